@@ -1,0 +1,144 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * The transport without I/O: packets, time and work requests in; packets, a
+ * deadline and completions out. No thread, clock, socket or global inside;
+ * with the same seed and the same calls it produces the same bytes. One owner
+ * at a time: the caller serialises all calls on one engine and its objects.
+ *
+ * Times are nanoseconds of the caller's clock and never go backwards.
+ */
+#ifndef UROCE_ENGINE_ENGINE_H
+#define UROCE_ENGINE_ENGINE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "wire/datagram.h"
+
+struct cq;
+struct engine;
+struct qp;
+struct srq;
+
+#define ENGINE_NEVER UINT64_MAX
+
+struct engine_config {
+    uint8_t seed[16];
+    uint32_t qpn_base;     /* slot << 16: QPNs are qpn_base + 2 .. qpn_base + 65535 */
+    uint16_t pkey;         /* 0xffff */
+    uint32_t rd_atomic_max; /* most that a QP may ask for, each way */
+    /*
+     * Copies between packets and registered memory. Returns 0 or -EFAULT when
+     * the memory is not there any more. NULL: memcpy.
+     */
+    int (*copy)(void *dst, const void *src, size_t len);
+    uint32_t window_start;  /* bytes in flight to one destination process at first; 0: by PMTU, see window.c */
+    uint32_t window_max;
+    uint32_t read_window;   /* bytes of READ responses that this engine lets be on their way to it */
+    uint64_t timeout_floor_ns; /* shortest retransmission time-out that is honoured; 0: as attributes say */
+    uint64_t datagram_rate_bps; /* UC and UD leave no faster to one destination; 0: unlimited */
+};
+
+/* Values that suit an unprivileged UDP socket with the kernel's default receive buffer. */
+struct engine_config engine_config_default(void);
+
+/* Returns 0 with *out owned by the caller, or -ENOMEM, -EINVAL. config is copied. */
+int engine_new(const struct engine_config *config, struct engine **out);
+
+/* All objects must be freed before (assert). */
+void engine_free(struct engine *e);
+
+/*
+ * One datagram in, whose ICRC was verified. Whatever it holds, it does no harm:
+ * what is refused is counted. d->bytes is borrowed till return.
+ */
+void engine_receive(struct engine *e, const struct datagram *d, uint64_t now);
+
+/*
+ * Fills b with datagrams that may leave now, all of one QP. Returns their
+ * number; 0: nothing may leave before more arrives, is posted or the deadline
+ * passes. Whoever calls must send what it got (or treat it as lost on the wire).
+ */
+uint32_t engine_transmit(struct engine *e, uint64_t now, struct datagram_batch *b);
+
+/* True when engine_transmit may have something to give. */
+bool engine_wants_transmit(const struct engine *e);
+
+/* When engine_advance must be called next, or ENGINE_NEVER. */
+uint64_t engine_deadline(const struct engine *e);
+void engine_advance(struct engine *e, uint64_t now);
+
+/* The numbers of the asynchronous events are those of the verbs interface; verbs/ asserts it. */
+enum engine_event_type {
+    ENGINE_EVENT_CQ_ERR = 0,
+    ENGINE_EVENT_QP_FATAL = 1,
+    ENGINE_EVENT_QP_REQ_ERR = 2,
+    ENGINE_EVENT_QP_ACCESS_ERR = 3,
+    ENGINE_EVENT_COMM_EST = 4,
+    ENGINE_EVENT_SQ_DRAINED = 5,
+    ENGINE_EVENT_SRQ_ERR = 14,
+    ENGINE_EVENT_SRQ_LIMIT = 15,
+    ENGINE_EVENT_LAST_WQE = 16,
+    ENGINE_EVENT_COMPLETION = 31, /* an armed CQ got an entry */
+};
+
+struct engine_event {
+    enum engine_event_type type;
+    struct cq *cq; /* the one that the type speaks of; the others NULL */
+    struct qp *qp;
+    struct srq *srq;
+};
+
+/* Takes the oldest event. Returns false when there is none. */
+bool engine_event_next(struct engine *e, struct engine_event *out);
+
+/*
+ * What an engine counts. Names of adapters' and rxe's counters where they have one.
+ * name, sentence
+ */
+#define ENGINE_COUNTERS(C)                                                                         \
+    C(rcv_packets, "datagrams handed in")                                                          \
+    C(sent_packets, "datagrams handed out")                                                        \
+    C(rcv_payload_bytes, "payload bytes accepted")                                                 \
+    C(sent_payload_bytes, "payload bytes handed out, repeats included")                            \
+    C(malformed, "datagrams that the packet parser refused")                                       \
+    C(no_qp, "datagrams for a QPN that does not exist")                                            \
+    C(wrong_service, "datagrams whose opcode is of another service than the QP's")                 \
+    C(wrong_state, "datagrams for a QP in a state that does not take them")                        \
+    C(wrong_pkey, "datagrams with a wrong P_Key")                                                  \
+    C(wrong_qkey, "datagrams with a wrong Q_Key")                                                  \
+    C(wrong_source, "datagrams for a connected QP from another address than its peer's")           \
+    C(out_of_sequence, "requests past the expected PSN")                                           \
+    C(duplicate_request, "requests before the expected PSN")                                       \
+    C(bad_sequence_opcode, "requests whose opcode does not continue or begin a message")           \
+    C(bad_length, "requests whose length does not fit opcode, PMTU or message")                    \
+    C(remote_access_refused, "requests with a key, right or range that is not good")               \
+    C(no_receive, "requests that found no receive request (RNR on RC, dropped on UC and UD)")      \
+    C(receive_too_small, "messages longer than their receive request")                             \
+    C(responder_memory_fault, "requests that met memory that is gone")                             \
+    C(too_many_reads, "READs and atomics beyond the responder's resources")                        \
+    C(message_broken, "UC messages dropped because a packet was missing")                          \
+    C(stale_response, "responses that acknowledge nothing outstanding")                            \
+    C(bad_response, "responses that contradict the request")                                       \
+    C(packet_seq_err, "NAKs for PSN sequence that came in")                                        \
+    C(implied_nak_seq_err, "READ or atomic responses found missing by a later response")           \
+    C(rnr_nak_rcv, "RNR NAKs that came in")                                                        \
+    C(remote_err_nak_rcv, "NAKs other than PSN sequence that came in")                             \
+    C(local_ack_timeout_err, "retransmission time-outs")                                           \
+    C(retry_exceeded, "requests that ended because retries were used up")                          \
+    C(rnr_retry_exceeded, "requests that ended because RNR retries were used up")                  \
+    C(retransmitted_packets, "request packets sent again")                                         \
+    C(window_blocked, "times that a QP waited for its destination's window")                       \
+    C(cnp_rcv, "congestion notification packets that came in")                                     \
+    C(ecn_marked, "datagrams that came in marked congestion experienced")
+
+struct engine_counters {
+#define ENGINE_COUNTER_FIELD(name, text) uint64_t name;
+    ENGINE_COUNTERS(ENGINE_COUNTER_FIELD)
+#undef ENGINE_COUNTER_FIELD
+};
+
+const struct engine_counters *engine_counters(const struct engine *e);
+
+#endif

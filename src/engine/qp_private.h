@@ -1,0 +1,229 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * The inside of a queue pair. Each part says who writes it: qp.c and
+ * qp_modify.c the attributes, requester.c and completer.c the send side,
+ * responder.c the receive side.
+ */
+#ifndef UROCE_ENGINE_QP_PRIVATE_H
+#define UROCE_ENGINE_QP_PRIVATE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/list.h"
+#include "engine/cq_private.h"
+#include "engine/event_private.h"
+#include "engine/qp.h"
+#include "engine/srq_private.h"
+#include "engine/window_private.h"
+#include "wire/packet.h"
+
+/* One send request, from the post until it is retired. Its SGEs or inline bytes are in send_queue.data. */
+struct send_wqe {
+    uint64_t wr_id;
+    enum wr_opcode opcode;
+    uint32_t flags;   /* enum wr_flag_set; WR_SIGNALED is set for all_signaled too */
+    uint32_t length;  /* bytes of the message */
+    uint32_t sge_count;
+    uint32_t imm;
+    enum completion_status status; /* a local error that was found, or success */
+    /* set when its first packet is made */
+    struct psn psn_first;
+    uint32_t packet_count; /* PSNs that it takes */
+    struct psn ssn;
+    union {
+        struct {
+            uint64_t remote_addr;
+            uint64_t compare;
+            uint64_t swap;
+            uint32_t rkey;
+        } rc;
+        struct {
+            struct path path;
+            uint32_t remote_qpn;
+            uint32_t remote_qkey;
+        } ud;
+    };
+};
+
+/* Counters run free; a slot is counter % wr_max. head <= next <= started <= tail. */
+struct send_queue {
+    struct send_wqe *wqes;
+    uint8_t *data;        /* per slot: sge_max SGEs, or inline_max bytes */
+    uint32_t data_stride;
+    uint32_t wr_max;
+    uint32_t sge_max;
+    uint32_t inline_max;
+    uint32_t head;        /* oldest not retired */
+    uint32_t next;        /* the one that the send cursor is in */
+    uint32_t started;     /* first that has no PSN yet */
+    uint32_t tail;        /* where the next post goes */
+};
+
+struct requester {
+    struct send_queue sq;
+    uint32_t cursor;         /* packets of sq.next that were sent in this pass */
+    struct psn psn_una;      /* oldest not acknowledged */
+    struct psn psn_next;     /* of the first request that has no PSN yet */
+    struct psn psn_sent;     /* past the newest that was ever sent */
+    struct psn ssn_next;
+    struct psn ssn_limit;    /* newest SSN that the responder's credits allow */
+    bool credits_known;      /* a response carried credits */
+    uint32_t in_flight;      /* share of window.in_flight: psn_una up to the cursor */
+    uint32_t read_in_flight; /* share of engine.read_window */
+    uint32_t reads_outstanding; /* READ parts and atomics sent and not answered, up to the cursor */
+    uint8_t retries_left;
+    uint8_t rnr_retries_left;
+    bool nak_taken;          /* went back to psn_una already; no second time before progress or time-out */
+    bool error_pending;      /* sq.next has a local error and waits for those before it */
+    uint64_t retransmit_ns;  /* ENGINE_NEVER: nothing outstanding */
+    uint64_t rnr_wait_ns;    /* ENGINE_NEVER: not waiting */
+};
+
+/* A READ or atomic that the responder carries out or remembers. */
+struct read_resource {
+    bool atomic;
+    struct psn psn_first;
+    uint32_t packet_count;
+    struct psn msn;
+    uint64_t va;
+    uint32_t rkey;
+    uint32_t length;
+    uint64_t original; /* result of the atomic */
+};
+
+enum ack_kind {
+    ACK_NONE,
+    ACK_ACK,
+    ACK_NAK,
+};
+
+struct responder {
+    struct recv_queue rq;       /* unused with an SRQ */
+    struct psn epsn;            /* expected */
+    struct psn msn;
+    /* the message in progress */
+    bool in_message;
+    bool broken;                /* UC: drop until the next start */
+    enum operation_kind kind;
+    struct recv_wqe *receive;   /* held by the message, or NULL */
+    uint32_t placed;            /* bytes placed so far */
+    uint64_t va;                /* WRITE: where the next byte goes */
+    uint32_t rkey;
+    uint32_t write_left;        /* WRITE: bytes that are still to come */
+    /* answers */
+    enum ack_kind ack;          /* one that is to be sent after the READ responses */
+    uint8_t ack_syndrome;
+    struct psn ack_psn;
+    bool nak_sent;              /* PSN sequence NAK is out; silent until epsn arrives */
+    struct read_resource *reads; /* ring of dest_rd_atomic, counters run free */
+    uint32_t reads_max;         /* size of the ring */
+    uint32_t read_tail;         /* where the next goes */
+    uint32_t read_next;         /* the one being answered; == read_tail: none */
+    uint32_t read_cursor;       /* response packets of read_next that were sent */
+};
+
+struct qp {
+    /* set at creation */
+    struct engine *engine;
+    uint32_t qpn;
+    enum service service;
+    struct pd *pd;
+    struct cq *send_cq;
+    struct cq *recv_cq;
+    struct srq *srq;
+    struct qp_cap cap;
+    bool all_signaled;
+    void *context;
+
+    /* set by modify */
+    enum qp_state state;
+    struct qp_attr attr;
+    struct window *window;   /* of the peer's process; NULL before RTR and for UD */
+    uint16_t src_port;
+    uint32_t read_part_packets; /* response packets of one READ request: READs are asked for in parts */
+
+    /* moves with packets */
+    struct requester requester;
+    struct responder responder;
+    bool responder_turn;     /* the responder fills the next batch if both sides have something */
+    bool comm_est_raised;
+    bool last_wqe_raised;
+    bool drained_raised;
+    struct event_source events;
+    struct list ready_link;  /* on engine.ready */
+    struct list window_link; /* on the waiting list of a window */
+    uint64_t deadline_ns;    /* earliest of its timers, as the heap has it */
+    uint32_t timer_index;    /* in engine.timers; QP_NO_TIMER: not in it */
+};
+
+#define QP_NO_TIMER UINT32_MAX
+
+/* --- qp.c --- */
+
+/* Looks up by the full QPN; NULL if none. */
+struct qp *qp_find(struct engine *e, uint32_t qpn);
+
+/* Puts it on the engine's ready list unless it is there. */
+void qp_make_ready(struct qp *qp);
+
+/*
+ * To the error state: all work in the queues is completed as flushed, in
+ * order; responses stop; timers and windows are given back; LAST_WQE is raised
+ * when it has an SRQ. Does nothing in RESET and ERR.
+ */
+void qp_enter_error(struct qp *qp);
+
+/* Completes all send (receive) requests as flushed, in order. */
+void qp_flush_send(struct qp *qp);
+void qp_flush_receive(struct qp *qp);
+
+/* The receive queue that serves the QP: its own or the SRQ's. */
+struct recv_wqe *qp_take_receive(struct qp *qp);
+void qp_release_receive(struct qp *qp, struct recv_wqe *wqe);
+void qp_untake_receive(struct qp *qp, struct recv_wqe *wqe);
+
+/* --- send_queue.c --- */
+
+static inline struct send_wqe *send_queue_at(const struct send_queue *sq, uint32_t counter)
+{
+    return &sq->wqes[counter % sq->wr_max];
+}
+
+static inline uint8_t *send_queue_data(const struct send_queue *sq, uint32_t counter)
+{
+    return sq->data + (size_t)(counter % sq->wr_max) * sq->data_stride;
+}
+
+int send_queue_init(struct send_queue *sq, const struct qp_cap *cap); /* -ENOMEM */
+void send_queue_fini(struct send_queue *sq);
+
+/* --- timer.c --- */
+
+/* Sets or moves the QP's deadline; ENGINE_NEVER takes it out. */
+void timer_set(struct qp *qp, uint64_t deadline_ns);
+/* Recomputes the deadline from the QP's timers and sets it. */
+void timer_update(struct qp *qp);
+
+/* --- requester.c and completer.c --- */
+
+/* To the state of a fresh QP with sq_psn (RESET, and at RTR to RTS). Gives windows back. */
+void requester_reset(struct qp *qp, struct psn sq_psn);
+/* Gives back what is in flight and takes the QP off waiting lists. */
+void requester_release(struct qp *qp);
+/* Fills b; 0 if nothing may leave. */
+uint32_t requester_transmit(struct qp *qp, uint64_t now, struct datagram_batch *b);
+/* A timer of the QP has expired. */
+void requester_expire(struct qp *qp, uint64_t now);
+/* A response packet of the peer: ACK, NAK, READ response, atomic response. */
+void completer_receive(struct qp *qp, const struct packet *p, uint64_t now);
+
+/* --- responder.c --- */
+
+void responder_reset(struct qp *qp, struct psn rq_psn);
+/* Sizes the ring for READs and atomics (set by modify): 0 or -ENOMEM. */
+int responder_set_reads(struct qp *qp, uint32_t count);
+void responder_receive(struct qp *qp, const struct packet *p, const struct datagram *d, uint64_t now);
+uint32_t responder_transmit(struct qp *qp, uint64_t now, struct datagram_batch *b);
+
+#endif

@@ -1,0 +1,57 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Receive queues as the responder sees them. */
+#ifndef UROCE_ENGINE_SRQ_PRIVATE_H
+#define UROCE_ENGINE_SRQ_PRIVATE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/list.h"
+#include "engine/event_private.h"
+#include "engine/srq.h"
+
+/* One receive request, in its slot from the post until recv_queue_release. */
+struct recv_wqe {
+    struct list link; /* on free or posted of its queue; on none while a QP holds it */
+    uint64_t wr_id;
+    uint64_t length;   /* sum of the SGEs */
+    uint32_t sge_count;
+    struct sge sges[]; /* room for sge_max */
+};
+
+/* Slots are recv_wqe_stride(sge_max) bytes apart in memory. */
+struct recv_queue {
+    uint8_t *slots;
+    uint32_t wr_max;
+    uint32_t sge_max;
+    uint32_t posted_count;
+    struct list free;
+    struct list posted; /* oldest first */
+};
+
+int recv_queue_init(struct recv_queue *q, uint32_t wr_max, uint32_t sge_max); /* -ENOMEM */
+void recv_queue_fini(struct recv_queue *q);
+
+/* Copies the request in. 0, -EINVAL for too many SGEs, -ENOMEM when full. */
+int recv_queue_post(struct recv_queue *q, const struct recv_wr *wr);
+
+/* The oldest request, which stays in its slot until it is released; NULL when none is posted. */
+struct recv_wqe *recv_queue_take(struct recv_queue *q);
+void recv_queue_release(struct recv_queue *q, struct recv_wqe *wqe);
+
+/* Puts a request that was taken but not used back in front (UC: message broken). */
+void recv_queue_untake(struct recv_queue *q, struct recv_wqe *wqe);
+
+struct srq {
+    struct pd *pd;
+    struct recv_queue queue;
+    struct event_source events;
+    uint32_t limit; /* 0: not armed */
+    uint32_t use_count;
+    void *context;
+};
+
+/* As recv_queue_take; raises ENGINE_EVENT_SRQ_LIMIT when the count falls below the armed limit. */
+struct recv_wqe *srq_take(struct srq *srq);
+
+#endif

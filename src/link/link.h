@@ -1,0 +1,92 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * A link moves RoCEv2 datagrams: sends a batch, receives a batch, gives
+ * descriptors to wait on. It writes and verifies ICRCs; it knows nothing of
+ * queue pairs beyond the slot byte of the QPN. One owner at a time (the node's
+ * lock), but for link_descriptors, which any thread may wait on.
+ */
+#ifndef UROCE_LINK_LINK_H
+#define UROCE_LINK_LINK_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "wire/datagram.h"
+
+struct link;
+
+#define LINK_DESCRIPTORS_MAX 8
+
+/* name, sentence */
+#define LINK_COUNTERS(C)                                                                           \
+    C(rcv_datagrams, "datagrams read from the sockets")                                            \
+    C(rcv_bytes, "their bytes")                                                                    \
+    C(rcv_calls, "receive calls that brought something")                                           \
+    C(sent_datagrams, "datagrams handed to the kernel")                                            \
+    C(sent_bytes, "their bytes")                                                                   \
+    C(sent_calls, "send calls")                                                                    \
+    C(icrc_error, "datagrams dropped for a wrong ICRC")                                            \
+    C(icrc_id_jump, "datagrams whose identification fits no history of their source")              \
+    C(too_short, "datagrams shorter than a BTH and an ICRC")                                       \
+    C(truncated, "datagrams longer than the receive buffer")                                       \
+    C(no_address, "datagrams without a destination address from the kernel")                       \
+    C(wrong_slot_segments, "datagrams for another process, handed to it")                          \
+    C(stray_dropped, "datagrams for a slot that nobody holds")                                     \
+    C(handed_over, "datagrams of ours that another process handed to us")                          \
+    C(socket_overflow, "datagrams that the kernel dropped because the receive buffer was full")    \
+    C(send_would_block, "sends that waited because the kernel's buffer was full")                  \
+    C(send_refused, "sends answered by an ICMP error (nobody listens there)")                      \
+    C(send_unreachable, "sends refused by routing or a missing source address")                    \
+    C(send_too_big, "sends larger than the path's MTU")                                            \
+    C(send_failed, "sends that failed otherwise")                                                  \
+    C(gso_refused, "batches that had to leave one by one")
+
+struct link_counters {
+#define LINK_COUNTER_FIELD(name, text) uint64_t name;
+    LINK_COUNTERS(LINK_COUNTER_FIELD)
+#undef LINK_COUNTER_FIELD
+};
+
+/* Called for each good datagram; d and its bytes are borrowed till it returns. */
+typedef void (*link_receive_fn)(void *context, const struct datagram *d);
+
+struct link_ops {
+    /*
+     * Sends what the batch holds, ICRC written into its buffer. 0: all left or was given
+     * up and counted (as lost on the wire); -EAGAIN: nothing left, call again
+     * with the same batch when link_wants_write's descriptor is writable.
+     */
+    int (*send)(struct link *link, struct datagram_batch *b);
+    /*
+     * Reads what is there, at most about budget datagrams, and calls fn for each that is
+     * good and ours. Returns how many datagrams were read (good or not): 0 when empty.
+     */
+    uint32_t (*receive)(struct link *link, uint32_t budget, link_receive_fn fn, void *context);
+    void (*close)(struct link *link);
+};
+
+struct link {
+    const struct link_ops *ops;
+    int descriptors[LINK_DESCRIPTORS_MAX]; /* readable when there is something to receive */
+    uint32_t descriptor_count;
+    struct link_counters counters;
+};
+
+static inline int link_send(struct link *link, struct datagram_batch *b)
+{
+    return link->ops->send(link, b);
+}
+
+static inline uint32_t link_receive(struct link *link, uint32_t budget, link_receive_fn fn,
+                                    void *context)
+{
+    return link->ops->receive(link, budget, fn, context);
+}
+
+static inline void link_close(struct link *link)
+{
+    link->ops->close(link);
+}
+
+#endif

@@ -1,0 +1,44 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * The RDMA devices of this host as applications see them: one for each network
+ * interface that is up and has an address; that of the default route first,
+ * loopback last. Needs no node: listing devices opens no socket on the port.
+ */
+#ifndef UROCE_NODE_DEVICE_H
+#define UROCE_NODE_DEVICE_H
+
+#include <net/if.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "wire/datagram.h"
+
+#define DEVICE_NAME_MAX 64
+#define DEVICE_GIDS_MAX 64
+#define DEVICE_COUNT_MAX 64
+
+struct device_gid {
+    struct gid gid;
+    uint32_t scope_id; /* of link-local addresses */
+};
+
+struct device {
+    char name[DEVICE_NAME_MAX];   /* "uroce_eth0" */
+    char netdev[IF_NAMESIZE];
+    uint32_t ifindex;
+    uint32_t netdev_mtu;
+    uint32_t active_mtu;          /* path MTU in bytes that fits the interface: 256 to 4096 */
+    uint8_t guid[8];              /* network order; EUI-64 of the MAC, or derived from the name */
+    bool loopback;
+    bool up;
+    uint32_t gid_count;
+    struct device_gid gids[DEVICE_GIDS_MAX]; /* link-local, then global IPv6 and IPv4-mapped; no holes */
+};
+
+/*
+ * Lists the devices into devices (room for count). Environment: UROCE_DEVICES
+ * ("eth0,lo": which interfaces, in which order). Returns how many, or a negative errno.
+ */
+int device_list(struct device *devices, uint32_t count);
+
+#endif

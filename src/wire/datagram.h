@@ -1,0 +1,90 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * What travels between the engine and a link: UDP payloads with the addresses
+ * around them. A payload begins at the BTH and ends with the ICRC, which the
+ * link writes and verifies.
+ */
+#ifndef UROCE_WIRE_DATAGRAM_H
+#define UROCE_WIRE_DATAGRAM_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+/* An address as a GID holds it: IPv6, or IPv4 mapped as ::ffff:a.b.c.d. */
+struct gid {
+    uint8_t bytes[16];
+};
+
+static inline bool gid_equal(const struct gid *a, const struct gid *b)
+{
+    return memcmp(a->bytes, b->bytes, sizeof(a->bytes)) == 0;
+}
+
+static inline bool gid_is_ipv4(const struct gid *g)
+{
+    static const uint8_t prefix[12] = {[10] = 0xff, [11] = 0xff};
+
+    return memcmp(g->bytes, prefix, sizeof(prefix)) == 0;
+}
+
+static inline bool gid_is_link_local(const struct gid *g)
+{
+    return g->bytes[0] == 0xfe && (g->bytes[1] & 0xc0) == 0x80;
+}
+
+/* How a packet leaves. */
+struct path {
+    struct gid src; /* both of one family */
+    struct gid dst;
+    uint32_t scope_id; /* interface of link-local addresses, else 0 */
+    uint32_t flow_label;
+    uint8_t traffic_class; /* DSCP and ECN, as the IP header has them */
+    uint8_t hop_limit;
+};
+
+/* A datagram that arrived. */
+struct datagram {
+    struct gid src;
+    struct gid dst;
+    uint32_t flow_label;    /* 0 when the link cannot know */
+    uint8_t traffic_class;  /* as received: ECN in the low two bits */
+    uint8_t hop_limit;      /* 64 when the link cannot know */
+    uint16_t src_port;
+    const uint8_t *bytes;   /* UDP payload: BTH to ICRC; borrowed till the receiver returns */
+    size_t len;             /* of bytes, ICRC included */
+    uint32_t payload_absent; /* payload bytes that are counted but not there: simulator only */
+};
+
+/*
+ * Datagrams that leave together: all of one QP, so of one path and one
+ * destination QPN slot, and all of one length but the last, which may be
+ * shorter. They stand back to back in buffer, each with ICRC_LEN bytes at its
+ * end for the link to fill. That is what UDP_SEGMENT wants.
+ */
+struct datagram_batch {
+    /* set by the caller */
+    uint8_t *buffer;
+    size_t capacity;     /* at most 65507: what one UDP_SEGMENT send takes */
+    uint32_t count_max;  /* segments, at most 64 */
+    /* set by the engine */
+    struct path path;
+    uint16_t src_port;     /* 0xc000..0xffff, stable for the QP */
+    uint8_t dest_slot;     /* high byte of the destination QPN */
+    uint32_t count;        /* 0: nothing to send */
+    size_t segment_len;    /* of all but the last */
+    size_t last_len;
+    uint32_t payload_absent; /* as in struct datagram, of the only segment */
+};
+
+/*
+ * The UDP source port of a connected QP, from its flow label or, when that is
+ * 0, from both QPNs; as Linux computes it, so that both ends agree.
+ */
+uint16_t roce_src_port(uint32_t flow_label, uint32_t local_qpn, uint32_t remote_qpn);
+
+/* The UDP source port of a UD QP and of QP1 (Linux rxe: a hash of the QPN). */
+uint16_t roce_src_port_ud(uint32_t local_qpn);
+
+#endif
