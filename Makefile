@@ -1,0 +1,98 @@
+# SPDX-License-Identifier: BSD-2-Clause
+#
+# The front door; meson and ninja do the work. Each target does the same here and on CI.
+# `make help` lists them. Variables: BUILD (folder, default build), CC, JOBS, FUZZ_SECONDS.
+
+BUILD ?= build
+JOBS ?= $(shell nproc)
+FUZZ_SECONDS ?= 60
+PREFIX ?= /usr/local
+NINJA = ninja -C $(1) -j $(JOBS)
+
+# A build folder whose configuration was interrupted has no build.ninja: begin again.
+setup = [ -f $(1)/build.ninja ] || $(3) meson setup $(1) $(2)
+
+.DEFAULT_GOAL := help
+.PHONY: help build demo test apps interop format lint clang asan tsan fuzz bench docs coverage \
+	install deps clean
+
+help: ## this list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+deps: ## install what building and testing needs and this machine lacks
+	@tools/install-deps build test
+
+build: ## build/uroce and the drop-in libraries in build/lib
+	@tools/install-deps build
+	@$(call setup,$(BUILD))
+	@$(call NINJA,$(BUILD))
+
+demo: ## two stock RDMA programs exchange real packets on this machine
+	@tools/demo $(BUILD)
+
+test: ## all tests; the last line is the count
+	@tools/install-deps build test
+	@tools/run-tests $(BUILD)
+
+apps: build ## the tests with stock programs only, with every case shown
+	@tools/install-deps test
+	@tests/apps/run_apps.py --build $(BUILD)
+
+interop: build ## against the Linux kernel's soft-RoCE in a virtual machine (root)
+	@tests/interop/run_interop --build $(BUILD)
+
+format: ## lay out the sources as .clang-format says
+	@tools/install-deps lint
+	@tools/sources | xargs clang-format-14 -i
+
+lint: ## layout, clang-tidy, shell scripts and the project's own checks; changes nothing
+	@tools/install-deps build lint
+	@$(call setup,$(BUILD)-lint,,CC=clang-14)
+	@tools/lint $(BUILD)-lint
+
+clang: ## build and test with clang, without the stock programs
+	@tools/install-deps build test clang
+	@$(call setup,$(BUILD)-clang,,CC=clang-14)
+	@tools/run-tests $(BUILD)-clang --no-suite apps
+
+asan: ## AddressSanitizer and UBSan over all tests that need no stock program
+	@tools/install-deps build test
+	@$(call setup,$(BUILD)-asan,-Db_sanitize=address$(comma)undefined -Db_lundef=false)
+	@UBSAN_OPTIONS=halt_on_error=1:print_stacktrace=1 ASAN_OPTIONS=detect_stack_use_after_return=1 \
+		tools/run-tests $(BUILD)-asan --no-suite apps --no-suite house
+
+tsan: ## ThreadSanitizer over the same tests
+	@tools/install-deps build test
+	@$(call setup,$(BUILD)-tsan,-Db_sanitize=thread -Db_lundef=false)
+	@TSAN_OPTIONS=halt_on_error=1 setarch -R tools/run-tests $(BUILD)-tsan \
+		--no-suite apps --no-suite house
+
+fuzz: ## each fuzz target for FUZZ_SECONDS (60)
+	@tools/install-deps build clang
+	@$(call setup,$(BUILD)-fuzz,-Dfuzz=true -Db_sanitize=address$(comma)undefined -Db_lundef=false,CC=clang-14)
+	@tools/run-fuzz $(BUILD)-fuzz $(FUZZ_SECONDS)
+
+bench: build ## the questions asked of speed, answered
+	@meson test -C $(BUILD) --no-rebuild --benchmark --verbose
+
+docs: ## the manual pages, in build/docs
+	@tools/install-deps build docs
+	@$(call setup,$(BUILD))
+	@$(call NINJA,$(BUILD)) docs/all
+	@echo "read one with: man -l $(BUILD)/docs/uroce.1"
+
+coverage: ## which lines the tests reach; report in build-coverage/meson-logs
+	@tools/install-deps build test coverage
+	@$(call setup,$(BUILD)-coverage,-Db_coverage=true)
+	@tools/run-tests $(BUILD)-coverage --no-suite house
+	@ninja -C $(BUILD)-coverage coverage-text coverage-html
+	@tail -n 3 $(BUILD)-coverage/meson-logs/coverage.txt
+
+install: build ## into PREFIX (/usr/local); the drop-ins into PREFIX/lib/.../uroce
+	@meson configure $(BUILD) -Dprefix=$(PREFIX)
+	@meson install -C $(BUILD)
+
+clean: ## remove all build folders
+	rm -rf $(BUILD) $(foreach kind,lint clang asan tsan fuzz coverage,$(BUILD)-$(kind))
+
+comma := ,
