@@ -45,10 +45,12 @@ static inline uint8_t aeth_make(enum aeth_kind kind, unsigned value)
 /* "ACK", "RNR NAK", "NAK PSN sequence" ...; static storage. */
 const char *aeth_name(uint8_t syndrome);
 
-/* Nanoseconds of the 32 RNR timer codes (IBA table 45): 0 is 655.36 ms, 1 is 10 us ... 31 is 491.52 ms. */
+/* Nanoseconds of the 32 RNR timer codes (IBA table 45): 0 is 655.36 ms, 1 is 10 us ... 31 is 491.52
+ * ms. */
 uint64_t rnr_timer_ns(uint8_t code);
 
-/* Receive requests that a credit code stands for (IBA table 46); code 31 is not a number: returns 0. */
+/* Receive requests that a credit code stands for (IBA table 46); code 31 is not a number: returns
+ * 0. */
 uint32_t credits_decode(uint8_t code);
 
 /* The largest credit code that promises no more than count requests. */

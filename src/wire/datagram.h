@@ -48,12 +48,12 @@ struct path {
 struct datagram {
     struct gid src;
     struct gid dst;
-    uint32_t flow_label;    /* 0 when the link cannot know */
-    uint8_t traffic_class;  /* as received: ECN in the low two bits */
-    uint8_t hop_limit;      /* 64 when the link cannot know */
+    uint32_t flow_label;   /* 0 when the link cannot know */
+    uint8_t traffic_class; /* as received: ECN in the low two bits */
+    uint8_t hop_limit;     /* 64 when the link cannot know */
     uint16_t src_port;
-    const uint8_t *bytes;   /* UDP payload: BTH to ICRC; borrowed till the receiver returns */
-    size_t len;             /* of bytes, ICRC included */
+    const uint8_t *bytes;    /* UDP payload: BTH to ICRC; borrowed till the receiver returns */
+    size_t len;              /* of bytes, ICRC included */
     uint32_t payload_absent; /* payload bytes that are counted but not there: simulator only */
 };
 
@@ -66,14 +66,14 @@ struct datagram {
 struct datagram_batch {
     /* set by the caller */
     uint8_t *buffer;
-    size_t capacity;     /* at most 65507: what one UDP_SEGMENT send takes */
-    uint32_t count_max;  /* segments, at most 64 */
+    size_t capacity;    /* at most 65507: what one UDP_SEGMENT send takes */
+    uint32_t count_max; /* segments, at most 64 */
     /* set by the engine */
     struct path path;
-    uint16_t src_port;     /* 0xc000..0xffff, stable for the QP */
-    uint8_t dest_slot;     /* high byte of the destination QPN */
-    uint32_t count;        /* 0: nothing to send */
-    size_t segment_len;    /* of all but the last */
+    uint16_t src_port;  /* 0xc000..0xffff, stable for the QP */
+    uint8_t dest_slot;  /* high byte of the destination QPN */
+    uint32_t count;     /* 0: nothing to send */
+    size_t segment_len; /* of all but the last */
     size_t last_len;
     uint32_t payload_absent; /* as in struct datagram, of the only segment */
 };

@@ -29,7 +29,8 @@ uint32_t icrc_of_frame(const uint8_t *l3, size_t len, size_t l3_len, bool udp);
  */
 struct icrc_flow {
     bool ipv4;
-    uint8_t pseudo[8 + 40 + 8]; /* ones, masked IP header, masked UDP header; lengths and ports filled per packet */
+    uint8_t pseudo[8 + 40 + 8]; /* ones, masked IP header, masked UDP header; lengths and ports
+                                   filled per packet */
 };
 
 void icrc_flow_init(struct icrc_flow *f, const struct gid *src, const struct gid *dst);
@@ -54,7 +55,6 @@ enum icrc_verdict {
  * identification, which *identification receives (0 for IPv6). hint is tried first.
  */
 enum icrc_verdict icrc_verify(const struct icrc_flow *f, uint16_t src_port, uint16_t hint,
-                              const uint8_t *payload, size_t payload_len,
-                              uint16_t *identification);
+                              const uint8_t *payload, size_t payload_len, uint16_t *identification);
 
 #endif

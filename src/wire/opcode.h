@@ -26,6 +26,7 @@ enum service {
 enum service_set {
     SERVICES_RC = 1 << SERVICE_RC,
     SERVICES_UC = 1 << SERVICE_UC,
+    SERVICES_RD = 1 << SERVICE_RD,
     SERVICES_UD = 1 << SERVICE_UD,
     SERVICES_XRC = 1 << SERVICE_XRC,
 };
@@ -34,7 +35,7 @@ enum service_set {
 enum operation_kind {
     KIND_SEND,
     KIND_WRITE,
-    KIND_READ,          /* the request */
+    KIND_READ, /* the request */
     KIND_READ_RESPONSE,
     KIND_ACK,
     KIND_ATOMIC_ACK,
@@ -85,7 +86,7 @@ enum receive_rule {
     RECEIVE_HOLDS, /* goes on with the one that its message took */
 };
 
-/* One operation, as the list in opcode.c gives it. */
+/* One operation, as the list below gives it. */
 struct operation {
     const char *name; /* without the service: "SEND_FIRST"; NULL: no such operation */
     enum operation_kind kind;
@@ -96,34 +97,50 @@ struct operation {
     unsigned services; /* enum service_set: services that have this operation */
 };
 
+/*
+ * All operations: one row for each value of the opcode's low five bits. The headers are those
+ * that follow the service's own. What else a row says is explained at the enumerations above,
+ * whose prefixes are left out here.
+ */
+/* clang-format off */
+/*     code  name              kind           positionheaders      payloadreceiveservices                */
+#define OPERATIONS(OP)                                                                                    \
+    OP(0x00, SEND_FIRST,       SEND,          FIRST,  0,           FULL,  TAKES, RC | UC | RD | XRC)      \
+    OP(0x01, SEND_MIDDLE,      SEND,          MIDDLE, 0,           FULL,  HOLDS, RC | UC | RD | XRC)      \
+    OP(0x02, SEND_LAST,        SEND,          LAST,   0,           TAIL,  HOLDS, RC | UC | RD | XRC)      \
+    OP(0x03, SEND_LAST_IMM,    SEND,          LAST,   IMM,         TAIL,  HOLDS, RC | UC | RD | XRC)      \
+    OP(0x04, SEND_ONLY,        SEND,          ONLY,   0,           ANY,   TAKES, RC | UC | RD | UD | XRC) \
+    OP(0x05, SEND_ONLY_IMM,    SEND,          ONLY,   IMM,         ANY,   TAKES, RC | UC | RD | UD | XRC) \
+    OP(0x06, WRITE_FIRST,      WRITE,         FIRST,  RETH,        FULL,  NONE,  RC | UC | RD | XRC)      \
+    OP(0x07, WRITE_MIDDLE,     WRITE,         MIDDLE, 0,           FULL,  NONE,  RC | UC | RD | XRC)      \
+    OP(0x08, WRITE_LAST,       WRITE,         LAST,   0,           TAIL,  NONE,  RC | UC | RD | XRC)      \
+    OP(0x09, WRITE_LAST_IMM,   WRITE,         LAST,   IMM,         TAIL,  TAKES, RC | UC | RD | XRC)      \
+    OP(0x0a, WRITE_ONLY,       WRITE,         ONLY,   RETH,        ANY,   NONE,  RC | UC | RD | XRC)      \
+    OP(0x0b, WRITE_ONLY_IMM,   WRITE,         ONLY,   RETH | IMM,  ANY,   TAKES, RC | UC | RD | XRC)      \
+    OP(0x0c, READ_REQUEST,     READ,          ONLY,   RETH,        NONE,  NONE,  RC | RD | XRC)           \
+    OP(0x0d, READ_RESP_FIRST,  READ_RESPONSE, FIRST,  AETH,        FULL,  NONE,  RC | RD | XRC)           \
+    OP(0x0e, READ_RESP_MIDDLE, READ_RESPONSE, MIDDLE, 0,           FULL,  NONE,  RC | RD | XRC)           \
+    OP(0x0f, READ_RESP_LAST,   READ_RESPONSE, LAST,   AETH,        TAIL,  NONE,  RC | RD | XRC)           \
+    OP(0x10, READ_RESP_ONLY,   READ_RESPONSE, ONLY,   AETH,        ANY,   NONE,  RC | RD | XRC)           \
+    OP(0x11, ACK,              ACK,           ONLY,   AETH,        NONE,  NONE,  RC | RD | XRC)           \
+    OP(0x12, ATOMIC_ACK,       ATOMIC_ACK,    ONLY,   AETH | ORIG, NONE,  NONE,  RC | RD | XRC)           \
+    OP(0x13, CMP_SWAP,         CMP_SWAP,      ONLY,   ATOMIC,      NONE,  NONE,  RC | RD | XRC)           \
+    OP(0x14, FETCH_ADD,        FETCH_ADD,     ONLY,   ATOMIC,      NONE,  NONE,  RC | RD | XRC)           \
+    OP(0x15, RESYNC,           RESYNC,        ONLY,   0,           NONE,  NONE,  RD)                      \
+    OP(0x16, SEND_LAST_INV,    SEND,          LAST,   IETH,        TAIL,  HOLDS, RC | XRC)                \
+    OP(0x17, SEND_ONLY_INV,    SEND,          ONLY,   IETH,        ANY,   TAKES, RC | XRC)                \
+    OP(0x1c, FLUSH,            FLUSH,         ONLY,   FETH | RETH, NONE,  NONE,  RC | RD | XRC)           \
+    OP(0x1d, ATOMIC_WRITE,     ATOMIC_WRITE,  ONLY,   RETH,        EIGHT, NONE,  RC | RD | XRC)
+/* clang-format on */
+
 /* Operations: bits 4..0 of the opcode. */
 enum operation_code {
-    OP_SEND_FIRST = 0x00,
-    OP_SEND_MIDDLE = 0x01,
-    OP_SEND_LAST = 0x02,
-    OP_SEND_LAST_IMM = 0x03,
-    OP_SEND_ONLY = 0x04,
-    OP_SEND_ONLY_IMM = 0x05,
-    OP_WRITE_FIRST = 0x06,
-    OP_WRITE_MIDDLE = 0x07,
-    OP_WRITE_LAST = 0x08,
-    OP_WRITE_LAST_IMM = 0x09,
-    OP_WRITE_ONLY = 0x0a,
-    OP_WRITE_ONLY_IMM = 0x0b,
-    OP_READ_REQUEST = 0x0c,
-    OP_READ_RESP_FIRST = 0x0d,
-    OP_READ_RESP_MIDDLE = 0x0e,
-    OP_READ_RESP_LAST = 0x0f,
-    OP_READ_RESP_ONLY = 0x10,
-    OP_ACK = 0x11,
-    OP_ATOMIC_ACK = 0x12,
-    OP_CMP_SWAP = 0x13,
-    OP_FETCH_ADD = 0x14,
-    OP_SEND_LAST_INV = 0x16,
-    OP_SEND_ONLY_INV = 0x17,
-    OP_FLUSH = 0x1c,
-    OP_ATOMIC_WRITE = 0x1d,
+#define OPERATION_ENUM(code, name, ...) OP_##name = (code),
+    OPERATIONS(OPERATION_ENUM)
+#undef OPERATION_ENUM
 };
+
+#define OPERATION_COUNT 32u
 
 #define OPCODE_CNP 0x81u
 

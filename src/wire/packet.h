@@ -17,6 +17,7 @@
 
 #define ROCE_UDP_PORT 4791u
 #define BTH_LEN 12u
+#define RDETH_LEN 4u
 #define DETH_LEN 8u
 #define XRCETH_LEN 4u
 #define FETH_LEN 4u
