@@ -4,12 +4,37 @@
 #define UROCE_ENGINE_CQ_PRIVATE_H
 
 #include "engine/cq.h"
+#include "engine/event_private.h"
+
+/* What an entry must be to raise the completion event, weakest request first. */
+enum cq_arm {
+    CQ_ARM_NONE,
+    CQ_ARM_SOLICITED,
+    CQ_ARM_ANY,
+};
+
+/* The inside is cq.c's; event.c finds the CQ by its event source. */
+struct cq {
+    /* set at creation */
+    struct engine *engine;
+    void *context;
+    struct event_source events;
+    /* set by resize */
+    struct completion *ring;
+    uint32_t capacity;
+    /* moves with completions */
+    uint32_t head; /* slot of the oldest entry */
+    uint32_t queued;
+    uint32_t use_count; /* QPs and SRQs */
+    enum cq_arm arm;
+    bool overrun; /* entries were lost: none is put in any more */
+};
 
 /*
  * Puts an entry in, stamps it, and raises the completion event if the CQ is
- * armed for it (solicited: a receive of a packet with SE, or any status but
- * success). When full: the entry is lost, the CQ is in error from then on and
- * ENGINE_EVENT_CQ_ERR is raised once.
+ * armed for it (solicited: a receive of a packet with SE; any status but
+ * success counts as solicited too). When full: the entry is lost, the CQ is in
+ * error from then on and ENGINE_EVENT_CQ_ERR is raised once.
  */
 void cq_push(struct cq *cq, const struct completion *c, bool solicited);
 
@@ -19,5 +44,8 @@ void cq_forget_qp(struct cq *cq, const struct qp *qp);
 /* Counts the QPs and SRQs that use it. */
 void cq_get(struct cq *cq);
 void cq_put(struct cq *cq);
+
+/* Asserts what always holds. */
+void cq_check(const struct cq *cq);
 
 #endif

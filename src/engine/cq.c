@@ -1,0 +1,197 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * Completion queues (IBA 10.8, 11.4.2). A ring of exactly the capacity that
+ * was asked for. An entry that finds it full is lost, which nobody can make
+ * good: the CQ takes no more, what it holds can still be polled, and then
+ * polling says so (IBA 11.6.3.1, CQ error).
+ */
+#include "engine/cq_private.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <stdlib.h>
+
+#include "engine/engine_private.h"
+#include "engine/limits.h"
+
+void cq_check(const struct cq *cq)
+{
+    assert(cq->capacity > 0);
+    assert(cq->capacity <= CQ_CAPACITY_MAX);
+    assert(cq->head < cq->capacity);
+    assert(cq->queued <= cq->capacity);
+}
+
+/* The slot of the entry that has index entries before it. */
+static struct completion *entry_at(const struct cq *cq, uint32_t index)
+{
+    uint32_t slot = cq->head + index;
+
+    if (slot >= cq->capacity)
+        slot -= cq->capacity;
+    return &cq->ring[slot];
+}
+
+int cq_new(struct engine *e, uint32_t capacity, void *context, struct cq **out)
+{
+    struct cq *cq;
+
+    if (capacity == 0 || capacity > CQ_CAPACITY_MAX)
+        return -EINVAL;
+    if (e->cq_count >= CQ_COUNT_MAX)
+        return -ENOMEM;
+    cq = calloc(1, sizeof(*cq));
+    if (cq == NULL)
+        return -ENOMEM;
+    cq->ring = calloc(capacity, sizeof(*cq->ring));
+    if (cq->ring == NULL)
+        goto free_cq;
+    cq->engine = e;
+    cq->context = context;
+    cq->capacity = capacity;
+    event_source_init(&cq->events, EVENT_OWNER_CQ);
+    e->cq_count++;
+    cq_check(cq);
+    *out = cq;
+    return 0;
+
+free_cq:
+    free(cq);
+    return -ENOMEM;
+}
+
+int cq_free(struct cq *cq)
+{
+    if (cq->use_count > 0)
+        return -EBUSY;
+    assert(cq->engine->cq_count > 0);
+    cq->engine->cq_count--;
+    event_forget(&cq->events);
+    free(cq->ring);
+    free(cq);
+    return 0;
+}
+
+int cq_resize(struct cq *cq, uint32_t capacity)
+{
+    struct completion *ring;
+
+    if (capacity == 0 || capacity > CQ_CAPACITY_MAX || capacity < cq->queued)
+        return -EINVAL;
+    ring = calloc(capacity, sizeof(*ring));
+    if (ring == NULL)
+        return -ENOMEM;
+    for (uint32_t i = 0; i < cq->queued; i++)
+        ring[i] = *entry_at(cq, i);
+    free(cq->ring);
+    cq->ring = ring;
+    cq->capacity = capacity;
+    cq->head = 0;
+    cq_check(cq);
+    return 0;
+}
+
+uint32_t cq_capacity(const struct cq *cq)
+{
+    return cq->capacity;
+}
+
+uint32_t cq_queued(const struct cq *cq)
+{
+    return cq->queued;
+}
+
+void *cq_context(const struct cq *cq)
+{
+    return cq->context;
+}
+
+const struct completion *cq_peek(const struct cq *cq)
+{
+    return cq->queued > 0 ? entry_at(cq, 0) : NULL;
+}
+
+void cq_pop(struct cq *cq)
+{
+    assert(cq->queued > 0);
+    cq->head = cq->head + 1 < cq->capacity ? cq->head + 1 : 0;
+    cq->queued--;
+}
+
+int cq_poll(struct cq *cq, uint32_t count, struct completion *out)
+{
+    uint32_t taken = count < cq->queued ? count : cq->queued;
+
+    if (cq->queued == 0 && cq->overrun)
+        return -EOVERFLOW;
+    for (uint32_t i = 0; i < taken; i++) {
+        out[i] = *cq_peek(cq);
+        cq_pop(cq);
+    }
+    return (int)taken;
+}
+
+void cq_arm(struct cq *cq, bool solicited_only)
+{
+    enum cq_arm wanted = solicited_only ? CQ_ARM_SOLICITED : CQ_ARM_ANY;
+
+    if (wanted > cq->arm)
+        cq->arm = wanted;
+}
+
+/* Tells who waits that an entry came, if it is one that was waited for. */
+static void notify(struct cq *cq, bool solicited)
+{
+    if (cq->arm == CQ_ARM_NONE || (cq->arm == CQ_ARM_SOLICITED && !solicited))
+        return;
+    cq->arm = CQ_ARM_NONE;
+    event_raise(cq->engine, &cq->events, ENGINE_EVENT_COMPLETION);
+}
+
+static void overrun(struct cq *cq)
+{
+    if (!cq->overrun)
+        event_raise(cq->engine, &cq->events, ENGINE_EVENT_CQ_ERR);
+    cq->overrun = true;
+}
+
+void cq_push(struct cq *cq, const struct completion *c, bool solicited)
+{
+    struct completion *entry;
+
+    if (cq->overrun || cq->queued == cq->capacity) {
+        overrun(cq);
+        notify(cq, true); /* who sleeps must wake up to see the error */
+        return;
+    }
+    entry = entry_at(cq, cq->queued);
+    *entry = *c;
+    entry->timestamp_ns = cq->engine->now;
+    cq->queued++;
+    notify(cq, solicited || c->status != STATUS_SUCCESS);
+}
+
+void cq_forget_qp(struct cq *cq, const struct qp *qp)
+{
+    uint32_t kept = 0;
+
+    for (uint32_t i = 0; i < cq->queued; i++) {
+        const struct completion *c = entry_at(cq, i);
+
+        if (c->qp != qp)
+            *entry_at(cq, kept++) = *c;
+    }
+    cq->queued = kept;
+    cq_check(cq);
+}
+
+void cq_get(struct cq *cq)
+{
+    cq->use_count++;
+}
+
+void cq_put(struct cq *cq)
+{
+    assert(cq->use_count > 0);
+    cq->use_count--;
+}
