@@ -32,7 +32,7 @@ struct mr {
     uint64_t iova;   /* address by which work requests and peers name the first byte */
     uint64_t len;
     uint32_t access; /* enum access_set */
-    uint32_t key;    /* L_Key and R_Key: one number, the rights differ */
+    uint32_t key;    /* L_Key and R_Key: one number, the rights differ; 0: invalidated by a peer */
 };
 
 /* Returns 0 with *out owned by the caller; -ENOMEM at the limit. */
@@ -57,7 +57,10 @@ struct mr_attr {
 int mr_new(struct pd *pd, const struct mr_attr *attr, struct mr **out);
 int mr_free(struct mr *mr);
 
-/* Changes pd (when not NULL), range and rights (when not NULL); the key changes too. As mr_new. */
+/*
+ * Changes pd (when not NULL), range and rights (when not NULL); the key changes too, and one
+ * that was invalidated has a key again. Errors as mr_new.
+ */
 int mr_change(struct mr *mr, struct pd *pd, const struct mr_attr *attr);
 
 /* What is asked of a key. */
@@ -82,5 +85,12 @@ enum mr_verdict {
  * caller's case: no key is looked at for it (IBA 9.7.4.1.5, F21).
  */
 enum mr_verdict mr_resolve(struct engine *e, const struct mr_query *q, uint8_t **out);
+
+/*
+ * SEND with invalidate (IBA 9.4.1.1.3): the key stops being valid, the region
+ * object stays until mr_free. Refused, as mr_resolve would, for an unknown key,
+ * another domain, or a region without any remote right.
+ */
+enum mr_verdict mr_invalidate(struct engine *e, const struct pd *pd, uint32_t key);
 
 #endif
