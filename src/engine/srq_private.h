@@ -14,23 +14,39 @@
 struct recv_wqe {
     struct list link; /* on free or posted of its queue; on none while a QP holds it */
     uint64_t wr_id;
-    uint64_t length;   /* sum of the SGEs */
+    uint64_t length; /* sum of the SGEs */
     uint32_t sge_count;
     struct sge sges[]; /* room for sge_max */
 };
 
-/* Slots are recv_wqe_stride(sge_max) bytes apart in memory. */
+/* Bytes from one slot to the next. */
+static inline size_t recv_wqe_stride(uint32_t sge_max)
+{
+    return sizeof(struct recv_wqe) + sge_max * sizeof(struct sge);
+}
+
+struct recv_slab; /* slots that were allocated together */
+
+/*
+ * Slots never move, since a QP may hold one: growth adds a slab, shrinking
+ * only lowers wr_max, and no more than SRQ_WR_MAX or QP_WR_MAX slots are ever made.
+ */
 struct recv_queue {
-    uint8_t *slots;
-    uint32_t wr_max;
+    struct recv_slab *slabs; /* newest first */
+    uint32_t slot_count;
+    uint32_t wr_max; /* requests that it may have, posted or held by a QP */
     uint32_t sge_max;
     uint32_t posted_count;
+    uint32_t held_count;
     struct list free;
     struct list posted; /* oldest first */
 };
 
 int recv_queue_init(struct recv_queue *q, uint32_t wr_max, uint32_t sge_max); /* -ENOMEM */
 void recv_queue_fini(struct recv_queue *q);
+
+/* Changes wr_max. Returns 0; -EINVAL below what it has; -ENOMEM. */
+int recv_queue_resize(struct recv_queue *q, uint32_t wr_max);
 
 /* Copies the request in. 0, -EINVAL for too many SGEs, -ENOMEM when full. */
 int recv_queue_post(struct recv_queue *q, const struct recv_wr *wr);
@@ -42,6 +58,9 @@ void recv_queue_release(struct recv_queue *q, struct recv_wqe *wqe);
 /* Puts a request that was taken but not used back in front (UC: message broken). */
 void recv_queue_untake(struct recv_queue *q, struct recv_wqe *wqe);
 
+/* Asserts what always holds. */
+void recv_queue_check(const struct recv_queue *q);
+
 struct srq {
     struct pd *pd;
     struct recv_queue queue;
@@ -51,7 +70,14 @@ struct srq {
     void *context;
 };
 
-/* As recv_queue_take; raises ENGINE_EVENT_SRQ_LIMIT when the count falls below the armed limit. */
+/*
+ * As recv_queue_take; raises ENGINE_EVENT_SRQ_LIMIT when fewer than the armed
+ * limit are left, also when there was none to take.
+ */
 struct recv_wqe *srq_take(struct srq *srq);
+
+/* Counts the QPs that use it. */
+void srq_get(struct srq *srq);
+void srq_put(struct srq *srq);
 
 #endif
