@@ -23,6 +23,13 @@
 uint32_t icrc_of_frame(const uint8_t *l3, size_t len, size_t l3_len, bool udp);
 
 /*
+ * ICRC of a native InfiniBand packet from its LRH up to the byte before the
+ * ICRC, with or without a GRH as the LRH says (link next header 3 or 2). len is at
+ * least that of the headers to the BTH.
+ */
+uint32_t icrc_of_ib(const uint8_t *lrh, size_t len);
+
+/*
  * The part of the ICRC that all packets between two addresses share is
  * prepared once. What varies from packet to packet is the length, the source
  * port, the identification (IPv4) and the payload.
@@ -52,7 +59,9 @@ enum icrc_verdict {
  * counts them, at least BTH_LEN + ICRC_LEN). On IPv4 the identification is not
  * known to a socket: exactly one value of the word at IP bytes 4 to 7 makes
  * the ICRC right; it must say DF and offset 0, and its upper half is the
- * identification, which *identification receives (0 for IPv6). hint is tried first.
+ * identification, which *identification receives (0 for IPv6) when the verdict
+ * is good. hint is tried first, which saves the solving. A length that no RoCE
+ * packet has is bad, whatever the trailer says.
  */
 enum icrc_verdict icrc_verify(const struct icrc_flow *f, uint16_t src_port, uint16_t hint,
                               const uint8_t *payload, size_t payload_len, uint16_t *identification);

@@ -103,34 +103,34 @@ struct operation {
  * whose prefixes are left out here.
  */
 /* clang-format off */
-/*     code  name              kind           positionheaders      payloadreceiveservices                */
-#define OPERATIONS(OP)                                                                                    \
-    OP(0x00, SEND_FIRST,       SEND,          FIRST,  0,           FULL,  TAKES, RC | UC | RD | XRC)      \
-    OP(0x01, SEND_MIDDLE,      SEND,          MIDDLE, 0,           FULL,  HOLDS, RC | UC | RD | XRC)      \
-    OP(0x02, SEND_LAST,        SEND,          LAST,   0,           TAIL,  HOLDS, RC | UC | RD | XRC)      \
-    OP(0x03, SEND_LAST_IMM,    SEND,          LAST,   IMM,         TAIL,  HOLDS, RC | UC | RD | XRC)      \
-    OP(0x04, SEND_ONLY,        SEND,          ONLY,   0,           ANY,   TAKES, RC | UC | RD | UD | XRC) \
-    OP(0x05, SEND_ONLY_IMM,    SEND,          ONLY,   IMM,         ANY,   TAKES, RC | UC | RD | UD | XRC) \
-    OP(0x06, WRITE_FIRST,      WRITE,         FIRST,  RETH,        FULL,  NONE,  RC | UC | RD | XRC)      \
-    OP(0x07, WRITE_MIDDLE,     WRITE,         MIDDLE, 0,           FULL,  NONE,  RC | UC | RD | XRC)      \
-    OP(0x08, WRITE_LAST,       WRITE,         LAST,   0,           TAIL,  NONE,  RC | UC | RD | XRC)      \
-    OP(0x09, WRITE_LAST_IMM,   WRITE,         LAST,   IMM,         TAIL,  TAKES, RC | UC | RD | XRC)      \
-    OP(0x0a, WRITE_ONLY,       WRITE,         ONLY,   RETH,        ANY,   NONE,  RC | UC | RD | XRC)      \
-    OP(0x0b, WRITE_ONLY_IMM,   WRITE,         ONLY,   RETH | IMM,  ANY,   TAKES, RC | UC | RD | XRC)      \
-    OP(0x0c, READ_REQUEST,     READ,          ONLY,   RETH,        NONE,  NONE,  RC | RD | XRC)           \
-    OP(0x0d, READ_RESP_FIRST,  READ_RESPONSE, FIRST,  AETH,        FULL,  NONE,  RC | RD | XRC)           \
-    OP(0x0e, READ_RESP_MIDDLE, READ_RESPONSE, MIDDLE, 0,           FULL,  NONE,  RC | RD | XRC)           \
-    OP(0x0f, READ_RESP_LAST,   READ_RESPONSE, LAST,   AETH,        TAIL,  NONE,  RC | RD | XRC)           \
-    OP(0x10, READ_RESP_ONLY,   READ_RESPONSE, ONLY,   AETH,        ANY,   NONE,  RC | RD | XRC)           \
-    OP(0x11, ACK,              ACK,           ONLY,   AETH,        NONE,  NONE,  RC | RD | XRC)           \
-    OP(0x12, ATOMIC_ACK,       ATOMIC_ACK,    ONLY,   AETH | ORIG, NONE,  NONE,  RC | RD | XRC)           \
-    OP(0x13, CMP_SWAP,         CMP_SWAP,      ONLY,   ATOMIC,      NONE,  NONE,  RC | RD | XRC)           \
-    OP(0x14, FETCH_ADD,        FETCH_ADD,     ONLY,   ATOMIC,      NONE,  NONE,  RC | RD | XRC)           \
-    OP(0x15, RESYNC,           RESYNC,        ONLY,   0,           NONE,  NONE,  RD)                      \
-    OP(0x16, SEND_LAST_INV,    SEND,          LAST,   IETH,        TAIL,  HOLDS, RC | XRC)                \
-    OP(0x17, SEND_ONLY_INV,    SEND,          ONLY,   IETH,        ANY,   TAKES, RC | XRC)                \
-    OP(0x1c, FLUSH,            FLUSH,         ONLY,   FETH | RETH, NONE,  NONE,  RC | RD | XRC)           \
-    OP(0x1d, ATOMIC_WRITE,     ATOMIC_WRITE,  ONLY,   RETH,        EIGHT, NONE,  RC | RD | XRC)
+/*     code  name              kind           position headers      payload receive services              */
+#define OPERATIONS(OP)                                                                                     \
+    OP(0x00, SEND_FIRST,       SEND,          FIRST,   0,           FULL,   TAKES,  RC | UC | RD | XRC)    \
+    OP(0x01, SEND_MIDDLE,      SEND,          MIDDLE,  0,           FULL,   HOLDS,  RC | UC | RD | XRC)    \
+    OP(0x02, SEND_LAST,        SEND,          LAST,    0,           TAIL,   HOLDS,  RC | UC | RD | XRC)    \
+    OP(0x03, SEND_LAST_IMM,    SEND,          LAST,    IMM,         TAIL,   HOLDS,  RC | UC | RD | XRC)    \
+    OP(0x04, SEND_ONLY,        SEND,          ONLY,    0,           ANY,    TAKES,  RC | UC | RD | UD | XRC)\
+    OP(0x05, SEND_ONLY_IMM,    SEND,          ONLY,    IMM,         ANY,    TAKES,  RC | UC | RD | UD | XRC)\
+    OP(0x06, WRITE_FIRST,      WRITE,         FIRST,   RETH,        FULL,   NONE,   RC | UC | RD | XRC)    \
+    OP(0x07, WRITE_MIDDLE,     WRITE,         MIDDLE,  0,           FULL,   NONE,   RC | UC | RD | XRC)    \
+    OP(0x08, WRITE_LAST,       WRITE,         LAST,    0,           TAIL,   NONE,   RC | UC | RD | XRC)    \
+    OP(0x09, WRITE_LAST_IMM,   WRITE,         LAST,    IMM,         TAIL,   TAKES,  RC | UC | RD | XRC)    \
+    OP(0x0a, WRITE_ONLY,       WRITE,         ONLY,    RETH,        ANY,    NONE,   RC | UC | RD | XRC)    \
+    OP(0x0b, WRITE_ONLY_IMM,   WRITE,         ONLY,    RETH | IMM,  ANY,    TAKES,  RC | UC | RD | XRC)    \
+    OP(0x0c, READ_REQUEST,     READ,          ONLY,    RETH,        NONE,   NONE,   RC | RD | XRC)         \
+    OP(0x0d, READ_RESP_FIRST,  READ_RESPONSE, FIRST,   AETH,        FULL,   NONE,   RC | RD | XRC)         \
+    OP(0x0e, READ_RESP_MIDDLE, READ_RESPONSE, MIDDLE,  0,           FULL,   NONE,   RC | RD | XRC)         \
+    OP(0x0f, READ_RESP_LAST,   READ_RESPONSE, LAST,    AETH,        TAIL,   NONE,   RC | RD | XRC)         \
+    OP(0x10, READ_RESP_ONLY,   READ_RESPONSE, ONLY,    AETH,        ANY,    NONE,   RC | RD | XRC)         \
+    OP(0x11, ACK,              ACK,           ONLY,    AETH,        NONE,   NONE,   RC | RD | XRC)         \
+    OP(0x12, ATOMIC_ACK,       ATOMIC_ACK,    ONLY,    AETH | ORIG, NONE,   NONE,   RC | RD | XRC)         \
+    OP(0x13, CMP_SWAP,         CMP_SWAP,      ONLY,    ATOMIC,      NONE,   NONE,   RC | RD | XRC)         \
+    OP(0x14, FETCH_ADD,        FETCH_ADD,     ONLY,    ATOMIC,      NONE,   NONE,   RC | RD | XRC)         \
+    OP(0x15, RESYNC,           RESYNC,        ONLY,    0,           NONE,   NONE,   RD)                    \
+    OP(0x16, SEND_LAST_INV,    SEND,          LAST,    IETH,        TAIL,   HOLDS,  RC | XRC)              \
+    OP(0x17, SEND_ONLY_INV,    SEND,          ONLY,    IETH,        ANY,    TAKES,  RC | XRC)              \
+    OP(0x1c, FLUSH,            FLUSH,         ONLY,    FETH | RETH, NONE,   NONE,   RC | RD | XRC)         \
+    OP(0x1d, ATOMIC_WRITE,     ATOMIC_WRITE,  ONLY,    RETH,        EIGHT,  NONE,   RC | RD | XRC)
 /* clang-format on */
 
 /* Operations: bits 4..0 of the opcode. */
