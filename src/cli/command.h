@@ -10,7 +10,7 @@
 
 struct command {
     const char *name;
-    const char *summary; /* what it does, for the list in `uroce --help` */
+    const char *summary;                /* what it does, for the list in `uroce --help` */
     int (*main)(int argc, char **argv); /* returns the exit status */
 };
 

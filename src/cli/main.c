@@ -1,0 +1,86 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * The uroce program: finds the subcommand in a table and hands over to it.
+ * Exit status 2 says that the command line was not understood.
+ */
+#include "cli/command.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#define EXIT_USAGE 2
+
+static const struct command commands[] = {
+    {.name = "run", .summary = "run a program over uroce's RDMA devices", .main = command_run},
+    {.name = "devices",
+     .summary = "list the devices that programs will see",
+     .main = command_devices},
+#ifndef UROCE_WITHOUT_PCAP
+    {.name = "pcap", .summary = "say what is in a capture of RoCEv2 traffic", .main = command_pcap},
+#endif
+};
+
+#define COMMAND_COUNT (sizeof(commands) / sizeof(commands[0]))
+
+static const char examples[] =
+    "Two programs on one host, each in its own terminal:\n"
+    "  uroce run -- ibv_rc_pingpong -g 0\n"
+    "  uroce run -- ibv_rc_pingpong -g 0 127.0.0.1\n"
+    "\n"
+    "How fast between two hosts (the second one gives the address of the first):\n"
+    "  uroce run -- ib_write_bw\n"
+    "  uroce run -- ib_write_bw 192.0.2.1\n"
+    "\n"
+    "Which devices there are, and only one of them for a program:\n"
+    "  uroce devices\n"
+    "  uroce run --devices eth0 -- ibv_devinfo -v\n"
+    "\n"
+    "What went over the wire:\n"
+    "  tcpdump -i any -w roce.pcap udp port 4791\n"
+    "  uroce pcap roce.pcap\n";
+
+static void print_help(void)
+{
+    puts("uroce: RDMA over UDP in userspace, with no adapter, kernel module or root\n"
+         "\n"
+         "usage: uroce COMMAND [ARGUMENTS]\n");
+    for (size_t i = 0; i < COMMAND_COUNT; i++)
+        printf("  %-9s %s\n", commands[i].name, commands[i].summary);
+    printf("\n%s\n", examples);
+    puts("`uroce COMMAND --help` says more of one; so do the manual pages uroce(1) and\n"
+         "uroce-environment(7).");
+}
+
+static const struct command *command_find(const char *name)
+{
+    for (size_t i = 0; i < COMMAND_COUNT; i++) {
+        if (strcmp(commands[i].name, name) == 0)
+            return &commands[i];
+    }
+    return NULL;
+}
+
+int main(int argc, char **argv)
+{
+    char name[64];
+    const struct command *command;
+    const char *word = argc > 1 ? argv[1] : "--help";
+
+    if (strcmp(word, "--version") == 0 || strcmp(word, "-V") == 0) {
+        puts("uroce " UROCE_VERSION);
+        return 0;
+    }
+    if (strcmp(word, "--help") == 0 || strcmp(word, "-h") == 0 || strcmp(word, "help") == 0) {
+        print_help();
+        return argc > 1 ? 0 : EXIT_USAGE;
+    }
+    command = command_find(word);
+    if (!command) {
+        fprintf(stderr, "uroce: there is no command '%s'; `uroce --help` lists what there is\n",
+                word);
+        return EXIT_USAGE;
+    }
+    snprintf(name, sizeof(name), "uroce %s", command->name);
+    argv[1] = name;
+    return command->main(argc - 1, argv + 1);
+}

@@ -1,0 +1,353 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * `uroce run`: puts the drop-in libraries in front of the distribution's and
+ * becomes the program. Before that it looks for all that would make the
+ * program quietly run on something else, or fail in a way that is hard to
+ * read, and says it: first what is wrong, then what to do.
+ */
+#include "cli/command.h"
+#include "cli/port.h"
+#include "cli/program.h"
+#include "node/device.h"
+
+#include <argp.h>
+#include <errno.h>
+#include <libgen.h>
+#include <limits.h>
+#include <pwd.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define ROCE_PORT 4791
+#define DROPIN_NAME "libibverbs.so.1"
+
+/* As env(1) and nohup(1) have them. */
+enum run_status {
+    STATUS_CANNOT_WORK = 125, /* something that uroce needs is not there */
+    STATUS_CANNOT_RUN = 126,  /* the program is there, and cannot be run this way */
+    STATUS_NOT_FOUND = 127,
+};
+
+struct run_options {
+    const char *devices; /* value for UROCE_DEVICES; NULL: leave it */
+    unsigned verbose;    /* how often -v was given */
+    bool dry_run;
+    char **program; /* words of the command line from the program on */
+};
+
+/* Launchers that start processes without our environment, unless told to pass it on. */
+struct launcher {
+    const char *name;
+    const char *advice;
+};
+
+#define ADVICE_MPI                                                                                 \
+    "ranks on other hosts get an environment of their own: add `-x LD_LIBRARY_PATH` (Open MPI) "   \
+    "or `-genvlist LD_LIBRARY_PATH` (MPICH), or start each rank as `uroce run -- RANK`"
+#define ADVICE_ROOT "it starts programs with a clean environment: put it in front of uroce instead"
+
+static const struct launcher launchers[] = {
+    {"mpirun", ADVICE_MPI},
+    {"mpiexec", ADVICE_MPI},
+    {"orterun", ADVICE_MPI},
+    {"mpirun.openmpi", ADVICE_MPI},
+    {"mpiexec.openmpi", ADVICE_MPI},
+    {"mpirun.mpich", ADVICE_MPI},
+    {"mpiexec.mpich", ADVICE_MPI},
+    {"mpiexec.hydra", ADVICE_MPI},
+    {"srun", "leave its --export at ALL, or name LD_LIBRARY_PATH there"},
+    {"ssh", "the environment stays here: call `uroce run` on the other host"},
+    {"sudo", ADVICE_ROOT},
+    {"su", ADVICE_ROOT},
+    {"runuser", ADVICE_ROOT},
+    {"doas", ADVICE_ROOT},
+    {"pkexec", ADVICE_ROOT},
+};
+
+/* What to do about each verdict on a program. */
+static const char *const remedies[] = {
+    [PROGRAM_NOT_FOUND] = "check the name, or give a path; Debian's RDMA programs are in the "
+                          "packages ibverbs-utils, perftest and rdmacm-utils",
+    [PROGRAM_NOT_EXECUTABLE] = "check it with ls -l",
+    [PROGRAM_STATIC] = "link it with libibverbs dynamically",
+    [PROGRAM_SET_ID] = "run a copy of your own (`cp` leaves the bit behind)",
+    [PROGRAM_CAPABILITIES] = "run a copy of your own (`cp` leaves the capabilities behind)",
+    [PROGRAM_FOREIGN] = "build uroce for the same processor and word size",
+};
+
+__attribute__((format(printf, 1, 2))) static void complain(const char *format, ...)
+{
+    va_list args;
+
+    fputs("uroce run: ", stderr);
+    va_start(args, format);
+    vfprintf(stderr, format, args);
+    va_end(args);
+    fputc('\n', stderr);
+}
+
+/*
+ * Finds the folder with the drop-in libraries: lib/ beside this executable (a
+ * build tree), else where `make install` puts them. Says so when there are none.
+ */
+static int dropin_find(char *out, size_t len)
+{
+    char self[PATH_MAX] = "";
+    char near[PATH_MAX];
+    char file[PATH_MAX + sizeof(DROPIN_NAME)];
+    const char *const places[] = {near, UROCE_DROPIN_DIR};
+
+    if (readlink("/proc/self/exe", self, sizeof(self) - 1) < 0)
+        complain("cannot read /proc/self/exe: %s", strerror(errno));
+    snprintf(near, sizeof(near), "%.*s/lib", (int)sizeof(near) - 5, dirname(self));
+    for (size_t i = 0; i < sizeof(places) / sizeof(places[0]); i++) {
+        snprintf(file, sizeof(file), "%s/%s", places[i], DROPIN_NAME);
+        if (access(file, R_OK) == 0) {
+            snprintf(out, len, "%s", places[i]);
+            return 0;
+        }
+    }
+    complain("the drop-in %s is neither in %s nor in %s", DROPIN_NAME, places[0], places[1]);
+    complain("build it with `make build`, or install with `make install`");
+    return -ENOENT;
+}
+
+/* Tells of launchers whose children would not be ours. */
+static void advise(const char *program)
+{
+    const char *slash = strrchr(program, '/');
+    const char *name = slash ? slash + 1 : program;
+
+    for (size_t i = 0; i < sizeof(launchers) / sizeof(launchers[0]); i++) {
+        if (strcmp(launchers[i].name, name) == 0)
+            complain("note on %s: %s", name, launchers[i].advice);
+    }
+}
+
+/* Returns 0 with the program's file in path, or the exit status after saying why not. */
+static int program_check(const char *name, const char *dropin, char *path, size_t len)
+{
+    struct user user = {.uid = geteuid(), .gid = getegid()};
+    const char *path_list = getenv("PATH");
+    char library[PATH_MAX + sizeof(DROPIN_NAME)];
+    struct elf_kind kind = {0};
+    enum program_verdict verdict;
+    int error;
+
+    snprintf(library, sizeof(library), "%s/%s", dropin, DROPIN_NAME);
+    error = elf_kind_read(library, &kind);
+    if (error) {
+        complain("%s is not a library: %s", library, strerror(-error));
+        return STATUS_CANNOT_WORK;
+    }
+    verdict = program_find(name, path_list ? path_list : "/usr/bin:/bin", path, len);
+    if (verdict == PROGRAM_GOOD)
+        verdict = program_judge(path, kind, user);
+    if (verdict == PROGRAM_GOOD)
+        return 0;
+    complain("%s %s", verdict == PROGRAM_NOT_FOUND ? name : path, program_verdict_text(verdict));
+    complain("%s", remedies[verdict]);
+    return verdict == PROGRAM_NOT_FOUND ? STATUS_NOT_FOUND : STATUS_CANNOT_RUN;
+}
+
+/* Returns 0 when this host offers what the libraries need, or the exit status after saying why not.
+ */
+static int host_check(void)
+{
+    struct device *devices = calloc(DEVICE_COUNT_MAX, sizeof(*devices));
+    int count = devices ? device_list(devices, DEVICE_COUNT_MAX) : -ENOMEM;
+    const char *wanted = getenv("UROCE_DEVICES");
+    uid_t holder;
+
+    free(devices);
+    if (count < 0) {
+        complain("cannot list the network interfaces: %s", strerror(-count));
+        return STATUS_CANNOT_WORK;
+    }
+    if (count == 0 && wanted && *wanted) {
+        complain("none of the interfaces '%s' (UROCE_DEVICES) is up and has an address", wanted);
+        complain("see `ip -brief address`; `uroce devices` lists what there is without it");
+        return STATUS_CANNOT_WORK;
+    }
+    if (count == 0) {
+        complain("no network interface is up and has an address, not even loopback");
+        complain("see `ip -brief address`; as root: `ip link set lo up`");
+        return STATUS_CANNOT_WORK;
+    }
+    if (port_other_holder(ROCE_PORT, geteuid(), &holder)) {
+        struct passwd *entry = getpwuid(holder);
+
+        complain("UDP port %d is held by user %s (uid %u), and users cannot share it", ROCE_PORT,
+                 entry ? entry->pw_name : "unknown", holder);
+        complain("as root: `ss -lunp 'sport = :%d'` shows the process; if none, it is the kernel's "
+                 "own RoCE (`rdma link`)",
+                 ROCE_PORT);
+        return STATUS_CANNOT_WORK;
+    }
+    return 0;
+}
+
+/* Prepends folder to LD_LIBRARY_PATH, unless it is in front already. */
+static int library_path_prepend(const char *folder)
+{
+    const char *old = getenv("LD_LIBRARY_PATH");
+    size_t len = strlen(folder);
+    char *path;
+    int error = 0;
+
+    if (strpbrk(folder, ":;$")) {
+        complain("%s: the loader cannot have ':', ';' or '$' in a folder's name", folder);
+        return -EINVAL;
+    }
+    if (!old || !*old)
+        return setenv("LD_LIBRARY_PATH", folder, 1) ? -errno : 0;
+    if (strncmp(old, folder, len) == 0 && (old[len] == ':' || old[len] == '\0'))
+        return 0;
+    if (asprintf(&path, "%s:%s", folder, old) < 0)
+        return -ENOMEM;
+    if (setenv("LD_LIBRARY_PATH", path, 1) != 0)
+        error = -errno;
+    free(path);
+    return error;
+}
+
+static int environment_set(const struct run_options *options, const char *dropin)
+{
+    int error = library_path_prepend(dropin);
+
+    if (!error && options->verbose > 0)
+        error = setenv("UROCE_LOG", options->verbose > 1 ? "debug" : "info", 1) ? -errno : 0;
+    if (error)
+        complain("cannot set the environment: %s", strerror(-error));
+    return error;
+}
+
+/* Prints a word as a shell would read it back. */
+static void print_quoted(const char *word)
+{
+    static const char plain[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789"
+                                "-_./:,=+@%";
+
+    if (*word && word[strspn(word, plain)] == '\0') {
+        fputs(word, stdout);
+        return;
+    }
+    putchar('\'');
+    for (; *word; word++) {
+        if (*word == '\'')
+            fputs("'\\'", stdout);
+        putchar(*word);
+    }
+    putchar('\'');
+}
+
+/* The command line that does the same without uroce, one variable a line. */
+static void print_command(const char *path, char **program)
+{
+    extern char **environ;
+
+    puts("env \\");
+    for (char **variable = environ; *variable; variable++) {
+        if (strncmp(*variable, "LD_LIBRARY_PATH=", 16) == 0 ||
+            strncmp(*variable, "UROCE_", 6) == 0) {
+            fputs("  ", stdout);
+            print_quoted(*variable);
+            puts(" \\");
+        }
+    }
+    fputs("  ", stdout);
+    print_quoted(path);
+    for (char **word = program + 1; *word; word++) {
+        putchar(' ');
+        print_quoted(*word);
+    }
+    putchar('\n');
+}
+
+static int run(const struct run_options *options)
+{
+    char dropin[PATH_MAX];
+    char path[PATH_MAX];
+    int status;
+
+    if (options->devices && setenv("UROCE_DEVICES", options->devices, 1) != 0)
+        return STATUS_CANNOT_WORK;
+    if (dropin_find(dropin, sizeof(dropin)) != 0)
+        return STATUS_CANNOT_WORK;
+    advise(options->program[0]);
+    status = program_check(options->program[0], dropin, path, sizeof(path));
+    if (status == 0)
+        status = host_check();
+    if (status != 0)
+        return status;
+    if (environment_set(options, dropin) != 0)
+        return STATUS_CANNOT_WORK;
+    if (options->dry_run) {
+        print_command(path, options->program);
+        return 0;
+    }
+    execvp(options->program[0], options->program);
+    complain("%s: %s", path, strerror(errno));
+    return errno == ENOENT ? STATUS_NOT_FOUND : STATUS_CANNOT_RUN;
+}
+
+static const struct argp_option option_list[] = {
+    {"devices", 'd', "LIST", 0, "Only these network interfaces, in this order (eth0,lo)", 0},
+    {"device", 0, NULL, OPTION_ALIAS, NULL, 0},
+    {"verbose", 'v', NULL, 0, "Let the libraries say what they do; twice: in detail", 0},
+    {"dry-run", 'n', NULL, 0, "Check everything, then print the command line instead", 0},
+    {0},
+};
+
+static error_t option_parse(int key, char *value, struct argp_state *state)
+{
+    struct run_options *options = state->input;
+
+    switch (key) {
+    case 'd':
+        options->devices = value;
+        return 0;
+    case 'v':
+        options->verbose++;
+        return 0;
+    case 'n':
+        options->dry_run = true;
+        return 0;
+    case ARGP_KEY_ARG:
+        /* The first word that is no option is the program: the rest is its own. */
+        options->program = &state->argv[state->next - 1];
+        state->next = state->argc;
+        return 0;
+    case ARGP_KEY_NO_ARGS:
+        argp_error(state, "which program? For example: uroce run -- ibv_devinfo");
+        return EINVAL;
+    default:
+        return ARGP_ERR_UNKNOWN;
+    }
+}
+
+int command_run(int argc, char **argv)
+{
+    static const struct argp argp = {
+        .options = option_list,
+        .parser = option_parse,
+        .args_doc = "[--] PROGRAM [ARGUMENTS]",
+        .doc = "Runs PROGRAM over uroce's RDMA devices."
+               "\v"
+               "The program runs in place of uroce, with the same process number and exit status. "
+               "125: uroce cannot work here; 126: PROGRAM cannot be run this way; "
+               "127: there is no such program.\n\n"
+               "  uroce run -- ibv_devinfo -v\n"
+               "  uroce run --devices lo -- ibv_rc_pingpong -g 0\n"
+               "  uroce run -v -- ib_write_bw 192.0.2.1\n",
+    };
+    struct run_options options = {0};
+
+    if (argp_parse(&argp, argc, argv, ARGP_IN_ORDER, NULL, &options) != 0)
+        return STATUS_CANNOT_WORK;
+    return run(&options);
+}
