@@ -13,6 +13,7 @@
 
 #include "wire/datagram.h"
 
+#define DEVICE_NAME_PREFIX "uroce_"
 #define DEVICE_NAME_MAX 64
 #define DEVICE_GIDS_MAX 64
 #define DEVICE_COUNT_MAX 64
@@ -30,7 +31,7 @@ struct device {
     uint32_t active_mtu;          /* path MTU in bytes that fits the interface: 256 to 4096 */
     uint8_t guid[8];              /* network order; EUI-64 of the MAC, or derived from the name */
     bool loopback;
-    bool up;
+    bool up;                      /* has a carrier */
     uint32_t gid_count;
     struct device_gid gids[DEVICE_GIDS_MAX]; /* link-local, then global IPv6 and IPv4-mapped; no holes */
 };
@@ -40,5 +41,27 @@ struct device {
  * ("eth0,lo": which interfaces, in which order). Returns how many, or a negative errno.
  */
 int device_list(struct device *devices, uint32_t count);
+
+/*
+ * The same with the choice handed in ("" or NULL: all); names may be those of interfaces or
+ * of devices. What is not there is said on the log.
+ */
+int device_list_chosen(struct device *devices, uint32_t count, const char *chosen);
+
+/* Largest path MTU whose packets fit the interface: 256 to 4096. */
+uint32_t device_active_mtu(uint32_t netdev_mtu);
+
+/*
+ * EUI-64 of a 6-byte MAC as Linux RDMA devices have it: the universal bit is not flipped
+ * (Linux addrconf_addr_eui48_base). A MAC that is all zeros or not of 6 bytes gives a stable
+ * number of host and interface name instead, with the local bit set.
+ */
+struct device_hardware {
+    const uint8_t *mac;
+    uint32_t mac_len;
+    const char *netdev;
+    const char *host;
+};
+void device_guid(const struct device_hardware *hardware, uint8_t guid[8]);
 
 #endif
