@@ -33,6 +33,7 @@ struct link;
     C(no_address, "datagrams without a destination address from the kernel")                       \
     C(wrong_slot_segments, "datagrams for another process, handed to it")                          \
     C(stray_dropped, "datagrams for a slot that nobody holds")                                     \
+    C(hand_over_full, "datagrams for another process whose inbox was full")                        \
     C(handed_over, "datagrams of ours that another process handed to us")                          \
     C(socket_overflow, "datagrams that the kernel dropped because the receive buffer was full")    \
     C(send_would_block, "sends that waited because the kernel's buffer was full")                  \
@@ -54,8 +55,9 @@ typedef void (*link_receive_fn)(void *context, const struct datagram *d);
 struct link_ops {
     /*
      * Sends what the batch holds, ICRC written into its buffer. 0: all left or was given
-     * up and counted (as lost on the wire); -EAGAIN: nothing left, call again
-     * with the same batch when link_wants_write's descriptor is writable.
+     * up and counted (as lost on the wire); -EAGAIN: something is left. Then
+     * the next call must bring the same batch again, unchanged, when the descriptor of
+     * link_wants_write is writable; the link remembers what of it has left already.
      */
     int (*send)(struct link *link, struct datagram_batch *b);
     /*
@@ -63,6 +65,8 @@ struct link_ops {
      * good and ours. Returns how many datagrams were read (good or not): 0 when empty.
      */
     uint32_t (*receive)(struct link *link, uint32_t budget, link_receive_fn fn, void *context);
+    /* See link_local_room. NULL: the link knows of no local receivers. */
+    uint32_t (*local_room)(struct link *link, const struct gid *dst, uint8_t slot);
     void (*close)(struct link *link);
 };
 
@@ -70,6 +74,7 @@ struct link {
     const struct link_ops *ops;
     int descriptors[LINK_DESCRIPTORS_MAX]; /* readable when there is something to receive */
     uint32_t descriptor_count;
+    int write_descriptor; /* see link_wants_write */
     struct link_counters counters;
 };
 
@@ -82,6 +87,24 @@ static inline uint32_t link_receive(struct link *link, uint32_t budget, link_rec
                                     void *context)
 {
     return link->ops->receive(link, budget, fn, context);
+}
+
+/* After a send that returned -EAGAIN: the descriptor that tells by POLLOUT when to go on; else -1. */
+static inline int link_wants_write(const struct link *link)
+{
+    return link->write_descriptor;
+}
+
+/*
+ * How much the next batch to this address and slot may carry (bytes of
+ * datagrams) without overrunning the socket of a receiver on this host: a sleeping
+ * receiver holds only so much, and UC and UD have no acknowledgement to slow a sender
+ * down. UINT32_MAX: no known limit (another host, or nobody there). 0: full; ask again
+ * after some 50 us. A receiver that reads nothing for a second counts as gone.
+ */
+static inline uint32_t link_local_room(struct link *link, const struct gid *dst, uint8_t slot)
+{
+    return link->ops->local_room ? link->ops->local_room(link, dst, slot) : UINT32_MAX;
 }
 
 static inline void link_close(struct link *link)
