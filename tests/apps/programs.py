@@ -1,0 +1,165 @@
+# SPDX-License-Identifier: BSD-2-Clause
+"""Runs stock programs over `uroce run`, alone or as a pair, with a hard time limit."""
+import errno
+import os
+import pty
+import re
+import shlex
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+
+LISTEN = "0A"  # TCP_LISTEN in /proc/net/tcp
+
+
+class Failure(Exception):
+    """A run did not get to its end; the text says why."""
+
+
+class Process:
+    """A program with its output collected as it appears: a terminal makes it flush each line."""
+
+    def __init__(self, words, env):
+        master, slave = pty.openpty()
+        self.words = words
+        self._output = []
+        self._process = subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=slave,
+                                         stderr=slave, env=env, start_new_session=True)
+        os.close(slave)
+        self._reader = threading.Thread(target=self._read, args=(master,), daemon=True)
+        self._reader.start()
+
+    @property
+    def pid(self):
+        return self._process.pid
+
+    @property
+    def output(self):
+        return b"".join(self._output).decode(errors="replace").replace("\r", "")
+
+    def _read(self, master):
+        while True:
+            try:
+                some = os.read(master, 65536)
+            except OSError as error:
+                if error.errno != errno.EIO:  # the last writer is gone
+                    raise
+                break
+            if not some:
+                break
+            self._output.append(some)
+        os.close(master)
+
+    def alive(self):
+        return self._process.poll() is None
+
+    def wait(self, deadline):
+        """Returns the exit status, or None when the time is over."""
+        try:
+            status = self._process.wait(max(0.0, deadline - time.monotonic()))
+        except subprocess.TimeoutExpired:
+            return None
+        self._reader.join(5)
+        return status
+
+    def kill(self):
+        if self.alive():
+            os.killpg(self.pid, signal.SIGKILL)
+        self._process.wait()
+        self._reader.join(5)
+
+
+def listens(pid, port):
+    """Does somebody listen on this TCP port in the network namespace of pid?"""
+    for table in ("tcp", "tcp6"):
+        try:
+            with open("/proc/%d/net/%s" % (pid, table), encoding="ascii") as lines:
+                for line in lines:
+                    words = line.split()
+                    if words[3] == LISTEN and words[1].endswith(":%04X" % port):
+                        return True
+        except OSError:
+            pass
+    return False
+
+
+def free_port():
+    """A TCP port that nobody uses now."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+class Runner:
+    """Knows how to start a program at a host, as whom, and over which libraries."""
+
+    def __init__(self, uroce, drop):
+        self.uroce = uroce
+        self.drop = drop
+        self._gids = {}
+
+    def start(self, host, words, env=()):
+        full = dict(os.environ, **dict(host.env), **dict(env))
+        return Process([*host.enter, *self.drop, self.uroce, "run", "--devices", host.netdev, "--",
+                        *words], full)
+
+    def run_alone(self, host, words, env=(), timeout=20):
+        """Returns (output, exit status)."""
+        process = self.start(host, words, env)
+        try:
+            status = process.wait(time.monotonic() + timeout)
+        finally:
+            process.kill()
+        if status is None:
+            raise Failure("not finished after %d s\n%s" % (timeout, told([process])))
+        return process.output, status
+
+    def gid_index(self, host, family):
+        """Index of the host's IPv4 or IPv6 address in the GID table."""
+        if host not in self._gids:
+            output, status = self.run_alone(host, ["ibv_devinfo", "-v"])
+            gids = dict((gid, index) for index, gid in
+                        re.findall(r"GID\[\s*(\d+)\]:\s+([^\s,]+)", output))
+            if status != 0 or not gids:
+                raise Failure("ibv_devinfo shows no GIDs (status %s)\n%s" % (status, output))
+            self._gids[host] = gids
+        gid = "::ffff:" + host.ipv4 if family == "ipv4" else host.ipv6
+        if gid not in self._gids[host]:
+            raise Failure("%s is not among the GIDs %s" % (gid, list(self._gids[host])))
+        return self._gids[host][gid]
+
+    def run_pair(self, place, server_words, client_words, port, env=(), timeout=30):
+        """Returns ((output, status) of the server, the same of the client)."""
+        deadline = time.monotonic() + timeout
+        processes = [self.start(place.server, server_words, env)]
+        try:
+            server = processes[0]
+            while server.alive() and not listens(server.pid, port):
+                if time.monotonic() > deadline:
+                    raise Failure("the server does not listen\n" + told(processes))
+                time.sleep(0.01)
+            processes.append(self.start(place.client, client_words, env))
+            statuses = [process.wait(deadline) for process in reversed(processes)]
+            if None in statuses:
+                raise Failure("not finished after %d s\n%s" % (timeout, told(processes)))
+        finally:
+            for process in processes:
+                process.kill()
+        return (server.output, statuses[1]), (processes[1].output, statuses[0])
+
+
+def told(processes):
+    """The command lines and what they printed."""
+    text = []
+    for side, process in zip(("server", "client"), processes):
+        state = "running" if process.alive() else "ended"
+        text.append("--- %s (%s): %s" % (side, state, shlex.join(process.words)))
+        text.append(process.output.rstrip())
+    return "\n".join(text)
+
+
+if __name__ == "__main__":
+    sys.exit("this is a part of run_apps.py")

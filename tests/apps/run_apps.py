@@ -1,0 +1,166 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-2-Clause
+"""Runs the distribution's RDMA programs over uroce: on one address, and between two namespaces.
+
+Each case is a row of cases.py. One line a case: "ok", "FAILED" or "skipped", two spaces or more,
+its name. Of a failed case both command lines and all their output follow. Exit status 1 when
+something failed, 77 when nothing could be run.
+"""
+import argparse
+import os
+import pathlib
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+
+import cases
+import places
+import programs
+
+SKIPPED = 77  # meson's word for it
+
+
+def parse_arguments():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--build", default="build", help="the build folder (default: build)")
+    parser.add_argument("--group", action="append", choices=cases.GROUPS,
+                        help="only this group; may be repeated")
+    parser.add_argument("--place", action="append", choices=places.PLACES, help="only there")
+    parser.add_argument("--only", default="", metavar="REGEX",
+                        help="only cases whose line (place/program arguments) matches")
+    parser.add_argument("--repeat", type=int, default=1, help="run all of it so many times")
+    parser.add_argument("--list", action="store_true", help="show the cases, run none")
+    parser.add_argument("--verbose", action="store_true", help="show the output of good cases too")
+    return parser.parse_args()
+
+
+def selection(arguments):
+    """Yields (place name, cases) of what was asked for."""
+    for group in arguments.group or cases.GROUPS:
+        for place, rows in cases.GROUPS[group]:
+            if arguments.place and place not in arguments.place:
+                continue
+            chosen = [case for case in rows
+                      if re.search(arguments.only, "%s/%s" % (place, case.name))]
+            if chosen:
+                yield place, chosen
+
+
+def readable(drop, folder):
+    """Can the user that runs the programs see the libraries there?"""
+    return subprocess.run([*drop, "test", "-r", str(folder / "lib/libibverbs.so.1")],
+                          check=False).returncode == 0
+
+
+def stage(build, drop, scratch):
+    """Returns the uroce program in a folder that an ordinary user can read: build, or a copy."""
+    if not (build / "lib/libibverbs.so.1").exists():
+        sys.exit("%s/lib/libibverbs.so.1 is not there: make build" % build)
+    if readable(drop, build):
+        return str(build / "uroce")
+    copy = pathlib.Path(scratch)
+    copy.chmod(0o755)
+    (copy / "lib").mkdir(mode=0o755)
+    shutil.copy(build / "uroce", copy)
+    for library in (build / "lib").iterdir():
+        shutil.copy(library, copy / "lib")
+    return str(copy / "uroce")
+
+
+def words_of(case, index):
+    """Command line of a case; index is the GID's."""
+    words = [case.program, *case.arguments.split()]
+    if case.program.startswith("ib_"):
+        return words + ["-F", "-x", index]
+    return words + ["-g", index]
+
+
+def run_case(runner, place, case):
+    """Returns what is wrong with the case, or None, and its output."""
+    if not case.pair:
+        words = shlex.split(case.program + " " + case.arguments)
+        if case.program == "python3 pyverbs":
+            words = ["/usr/bin/python3", "-c", cases.PYVERBS]
+        output, status = runner.run_alone(place.client, words, case.env, case.timeout)
+        run = cases.Run(case, output, status)
+    else:
+        port = programs.free_port()
+        server = words_of(case, runner.gid_index(place.server, case.family)) + ["-p", str(port)]
+        client = words_of(case, runner.gid_index(place.client, case.family)) + ["-p", str(port)]
+        (server_output, server_status), (client_output, client_status) = runner.run_pair(
+            place, server, [*client, place.server.ipv4], port, case.env, case.timeout)
+        run = cases.Run(case, client_output, client_status, server_output, server_status)
+    fault = cases.trouble(run) or case.expect(run)
+    shown = "--- server: status %s\n%s\n--- client: status %s\n%s" % (
+        run.server_status, run.server.rstrip(), run.client_status, run.client.rstrip())
+    return fault, shown
+
+
+def run_place(runner, place, rows, verbose):
+    """Runs cases at one place. Returns how many failed."""
+    failed = 0
+    for case in rows:
+        start = time.monotonic()
+        try:
+            fault, shown = run_case(runner, place, case)
+        except programs.Failure as failure:
+            fault, _, shown = str(failure).partition("\n")
+        took = time.monotonic() - start
+        name = "%s/%s" % (place.name, case.name)
+        if fault:
+            failed += 1
+            print("FAILED   %s" % name)
+            print("    %s" % fault)
+        else:
+            print("ok       %s" % name)
+        if fault or verbose:
+            print("\n".join("    " + line for line in shown.splitlines()))
+            print("    (%.1f s)" % took)
+        sys.stdout.flush()
+    return failed
+
+
+def run_all(runner, arguments):
+    """Returns (cases run, cases failed)."""
+    ran = failed = 0
+    for name, rows in selection(arguments):
+        with places.Namespaces() as namespaces:
+            try:
+                place = places.PLACES[name](namespaces)
+            except places.Unavailable as reason:
+                for case in rows:
+                    print("skipped  %s/%s" % (name, case.name))
+                print("    %s (root, or a kernel that lets users make namespaces, can)" % reason)
+                continue
+            ran += len(rows)
+            failed += run_place(runner, place, rows, arguments.verbose)
+    return ran, failed
+
+
+def main():
+    arguments = parse_arguments()
+    if arguments.list:
+        for place, rows in selection(arguments):
+            for case in rows:
+                print("%s/%s" % (place, case.name))
+        return 0
+    drop = places.drop_words()
+    os.environ.pop("LD_LIBRARY_PATH", None)
+    with tempfile.TemporaryDirectory(prefix="uroce-apps-") as scratch:
+        runner = programs.Runner(stage(pathlib.Path(arguments.build).resolve(), drop, scratch), drop)
+        ran = failed = 0
+        for _ in range(arguments.repeat):
+            more_ran, more_failed = run_all(runner, arguments)
+            ran += more_ran
+            failed += more_failed
+    if failed:
+        return 1
+    return 0 if ran else SKIPPED
+
+
+if __name__ == "__main__":
+    sys.exit(main())
