@@ -63,20 +63,23 @@ struct completion {
 
 struct cq;
 
-/* context is handed back in events. Returns 0; -EINVAL for a capacity of 0 or above CQ_CAPACITY_MAX; -ENOMEM. */
+/* context is handed back in events. Returns 0; -EINVAL for a capacity of 0 or above
+ * CQ_CAPACITY_MAX; -ENOMEM. */
 int cq_new(struct engine *e, uint32_t capacity, void *context, struct cq **out);
 
 /* Returns 0, or -EBUSY while a QP or SRQ uses it. Its events that were not taken are forgotten. */
 int cq_free(struct cq *cq);
 
-/* Keeps what is queued, in order. Returns 0; -EINVAL (also when more is queued than fits); -ENOMEM. */
+/* Keeps what is queued, in order. Returns 0; -EINVAL (also when more is queued than fits); -ENOMEM.
+ */
 int cq_resize(struct cq *cq, uint32_t capacity);
 
 uint32_t cq_capacity(const struct cq *cq);
 uint32_t cq_queued(const struct cq *cq);
 void *cq_context(const struct cq *cq);
 
-/* Takes up to count entries in order. Returns how many; -EOVERFLOW once entries were lost and the rest is taken. */
+/* Takes up to count entries in order. Returns how many; -EOVERFLOW once entries were lost and the
+ * rest is taken. */
 int cq_poll(struct cq *cq, uint32_t count, struct completion *out);
 
 /*

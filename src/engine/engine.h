@@ -25,19 +25,27 @@ struct srq;
 
 struct engine_config {
     uint8_t seed[16];
-    uint32_t qpn_base;     /* slot << 16: QPNs are qpn_base + 2 .. qpn_base + 65535 */
-    uint16_t pkey;         /* 0xffff */
+    uint32_t qpn_base;      /* slot << 16: QPNs are qpn_base + 2 .. qpn_base + 65535 */
+    uint16_t pkey;          /* 0xffff */
     uint32_t rd_atomic_max; /* most that a QP may ask for, each way */
     /*
      * Copies between packets and registered memory. Returns 0 or -EFAULT when
      * the memory is not there any more. NULL: memcpy.
      */
     int (*copy)(void *dst, const void *src, size_t len);
-    uint32_t window_start;  /* bytes in flight to one destination process at first; 0: by PMTU, see window.c */
+    uint32_t window_start; /* bytes in flight to one destination process at first; 0: by PMTU, see
+                              window.c */
     uint32_t window_max;
-    uint32_t read_window;   /* bytes of READ responses that this engine lets be on their way to it */
-    uint64_t timeout_floor_ns; /* shortest retransmission time-out that is honoured; 0: as attributes say */
-    uint64_t datagram_rate_bps; /* UC and UD leave no faster to one destination; 0: unlimited */
+    uint32_t read_window; /* bytes of READ responses that this engine lets be on their way to it */
+    uint64_t timeout_floor_ns; /* shortest retransmission time-out that is honoured; 0: as
+                                  attributes say */
+    /*
+     * UC and UD have no acknowledgements that would show how much a receiver
+     * can take. Bytes that may leave now to a process; 0: ask again a little
+     * later. NULL: no limit.
+     */
+    uint32_t (*datagram_room)(void *context, const struct gid *dst, uint8_t slot, uint64_t now);
+    void *context;
 };
 
 /* Values that suit an unprivileged UDP socket with the kernel's default receive buffer. */
@@ -102,6 +110,7 @@ bool engine_event_next(struct engine *e, struct engine_event *out);
     C(sent_packets, "datagrams handed out")                                                        \
     C(rcv_payload_bytes, "payload bytes accepted")                                                 \
     C(sent_payload_bytes, "payload bytes handed out, repeats included")                            \
+    C(requests, "requests carried out as responder")                                               \
     C(malformed, "datagrams that the packet parser refused")                                       \
     C(no_qp, "datagrams for a QPN that does not exist")                                            \
     C(wrong_service, "datagrams whose opcode is of another service than the QP's")                 \

@@ -20,7 +20,8 @@ struct engine {
     /* objects */
     struct qp **qps; /* by the low 16 bits of the QPN; NULL: free */
     uint32_t qp_count;
-    uint32_t qpn_next; /* where the search for a free number goes on, so that numbers are not reused soon */
+    uint32_t qpn_next; /* where the search for a free number goes on, so that numbers are not reused
+                          soon */
     uint32_t pd_count;
     uint32_t cq_count;
     uint32_t srq_count;
@@ -29,10 +30,10 @@ struct engine {
     struct window read_window; /* READ responses on their way to this engine */
 
     /* moves with packets */
-    uint64_t now;             /* the latest time handed in */
-    struct list ready;        /* QPs that may have something to send, oldest first */
-    struct list events;       /* struct event_source */
-    struct qp **timers;       /* binary heap of QPs by deadline_ns */
+    uint64_t now;       /* the latest time handed in */
+    struct list ready;  /* QPs that may have something to send, oldest first */
+    struct list events; /* struct event_source */
+    struct qp **timers; /* binary heap of QPs by deadline_ns */
     uint32_t timer_count;
     uint32_t timer_capacity;
     struct engine_counters counters;

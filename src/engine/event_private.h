@@ -19,8 +19,8 @@ enum event_owner {
 };
 
 struct event_source {
-    struct list link;    /* on engine.events while pending is not 0 */
-    uint32_t pending;    /* bit n: enum engine_event_type n */
+    struct list link; /* on engine.events while pending is not 0 */
+    uint32_t pending; /* bit n: enum engine_event_type n */
     enum event_owner owner;
 };
 

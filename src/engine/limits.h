@@ -6,21 +6,21 @@
 #ifndef UROCE_ENGINE_LIMITS_H
 #define UROCE_ENGINE_LIMITS_H
 
-#define QP_COUNT_MAX 65535u           /* a slot's QPN space is 16 bits */
-#define QP_WR_MAX 32768u              /* adapters offer 8 to 32 Ki */
-#define QP_SGE_MAX 32u                /* as Linux rxe */
-#define QP_INLINE_MAX 1024u           /* as common adapters; at least 220 is expected */
-#define QP_RD_ATOMIC_MAX 128u         /* largest setting; as Linux rxe */
-#define QP_RD_ATOMIC_DEFAULT 16u      /* as common adapters */
-#define CQ_CAPACITY_MAX 4194303u      /* as common adapters */
+#define QP_COUNT_MAX 65535u      /* a slot's QPN space is 16 bits */
+#define QP_WR_MAX 32768u         /* adapters offer 8 to 32 Ki */
+#define QP_SGE_MAX 32u           /* as Linux rxe */
+#define QP_INLINE_MAX 1024u      /* as common adapters; at least 220 is expected */
+#define QP_RD_ATOMIC_MAX 128u    /* largest setting; as Linux rxe */
+#define QP_RD_ATOMIC_DEFAULT 16u /* as common adapters */
+#define CQ_CAPACITY_MAX 4194303u /* as common adapters */
 #define CQ_COUNT_MAX 65535u
 #define SRQ_COUNT_MAX 65535u
 #define SRQ_WR_MAX 32767u
-#define MR_COUNT_MAX (1u << 20)       /* the index part of a key, see memory.c */
+#define MR_COUNT_MAX (1u << 20) /* the index part of a key, see memory.c */
 #define MR_LEN_MAX (1ull << 46)
 #define PD_COUNT_MAX 65535u
 #define AH_COUNT_MAX 1000000u
-#define MESSAGE_LEN_MAX (1u << 31)    /* IBA 9.7.8: 2^31 bytes */
+#define MESSAGE_LEN_MAX (1u << 31) /* IBA 9.7.8: 2^31 bytes */
 #define PMTU_MIN 256u
 #define PMTU_MAX 4096u
 

@@ -28,8 +28,8 @@ struct pd {
 
 struct mr {
     struct pd *pd;
-    uint8_t *base;   /* first byte in this process; borrowed till mr_free */
-    uint64_t iova;   /* address by which work requests and peers name the first byte */
+    uint8_t *base; /* first byte in this process; borrowed till mr_free */
+    uint64_t iova; /* address by which work requests and peers name the first byte */
     uint64_t len;
     uint32_t access; /* enum access_set */
     uint32_t key;    /* L_Key and R_Key: one number, the rights differ; 0: invalidated by a peer */

@@ -95,10 +95,13 @@ struct qp_init {
     struct srq *srq; /* or NULL */
     struct qp_cap cap;
     bool all_signaled;
+    uint32_t pmtu; /* UD: largest payload, that of the port; 0: PMTU_MAX. RC and UC set theirs by
+                      modify */
     void *context;
 };
 
-/* init->cap is rewritten with the real capabilities. Returns 0; -EINVAL beyond the limits or for an unknown service; -ENOMEM. */
+/* init->cap is rewritten with the real capabilities. Returns 0; -EINVAL beyond the limits or for an
+ * unknown service; -ENOMEM. */
 int qp_new(struct engine *e, struct qp_init *init, struct qp **out);
 
 /* Forgets the QP, its work and its completions that were not polled. */
@@ -146,7 +149,8 @@ struct send_wr {
     uint64_t wr_id;
     enum wr_opcode opcode;
     uint32_t flags; /* enum wr_flag_set */
-    /* Borrowed till the post returns. With WR_INLINE addr is a pointer to read now, lkey is not looked at. */
+    /* Borrowed till the post returns. With WR_INLINE addr is a pointer to read now, lkey is not
+     * looked at. */
     const struct sge *sges;
     uint32_t sge_count;
     uint32_t imm; /* immediate as a number in host order, or the R_Key to invalidate */

@@ -390,7 +390,7 @@ static void enter_state(struct qp *qp, enum qp_state to)
     switch (to) {
     case QP_RESET:
         qp_reset(qp);
-        qp->attr = (struct qp_attr){0};
+        qp->attr = (struct qp_attr){.pmtu = qp->pmtu_created};
         break;
     case QP_ERR:
         qp_enter_error(qp);

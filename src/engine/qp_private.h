@@ -18,12 +18,13 @@
 #include "engine/window_private.h"
 #include "wire/packet.h"
 
-/* One send request, from the post until it is retired. Its SGEs or inline bytes are in send_queue.data. */
+/* One send request, from the post until it is retired. Its SGEs or inline bytes are in
+ * send_queue.data. */
 struct send_wqe {
     uint64_t wr_id;
     enum wr_opcode opcode;
-    uint32_t flags;   /* enum wr_flag_set; WR_SIGNALED is set for all_signaled too */
-    uint32_t length;  /* bytes of the message */
+    uint32_t flags;  /* enum wr_flag_set; WR_SIGNALED is set for all_signaled too */
+    uint32_t length; /* bytes of the message */
     uint32_t sge_count;
     uint32_t imm;
     enum completion_status status; /* a local error that was found, or success */
@@ -46,38 +47,40 @@ struct send_wqe {
     };
 };
 
-/* Counters run free; a slot is counter % wr_max. head <= next <= started <= tail. */
+/* Counters run free; a slot is counter % wr_max. head <= next <= started <= tail; next < started
+ * once a packet of next was made. */
 struct send_queue {
     struct send_wqe *wqes;
-    uint8_t *data;        /* per slot: sge_max SGEs, or inline_max bytes */
+    uint8_t *data; /* per slot: sge_max SGEs, or inline_max bytes */
     uint32_t data_stride;
     uint32_t wr_max;
     uint32_t sge_max;
     uint32_t inline_max;
-    uint32_t head;        /* oldest not retired */
-    uint32_t next;        /* the one that the send cursor is in */
-    uint32_t started;     /* first that has no PSN yet */
-    uint32_t tail;        /* where the next post goes */
+    uint32_t head;    /* oldest not retired */
+    uint32_t next;    /* the one that the send cursor is in */
+    uint32_t started; /* first that has no PSN yet */
+    uint32_t tail;    /* where the next post goes */
 };
 
 struct requester {
     struct send_queue sq;
-    uint32_t cursor;         /* packets of sq.next that were sent in this pass */
-    struct psn psn_una;      /* oldest not acknowledged */
-    struct psn psn_next;     /* of the first request that has no PSN yet */
-    struct psn psn_sent;     /* past the newest that was ever sent */
+    uint32_t cursor;     /* packets of sq.next that were sent in this pass */
+    uint32_t head_acked; /* packets of sq.head that were acknowledged */
+    struct psn psn_una;  /* oldest not acknowledged */
+    struct psn psn_next; /* of the first request that has no PSN yet */
+    struct psn psn_sent; /* past the newest that was ever sent */
     struct psn ssn_next;
-    struct psn ssn_limit;    /* newest SSN that the responder's credits allow */
-    bool credits_known;      /* a response carried credits */
-    uint32_t in_flight;      /* share of window.in_flight: psn_una up to the cursor */
-    uint32_t read_in_flight; /* share of engine.read_window */
+    struct psn ssn_limit;       /* newest SSN that the responder's credits allow */
+    bool credits_known;         /* a response carried credits */
+    uint32_t in_flight;         /* share of window.in_flight: psn_una up to the cursor */
+    uint32_t read_in_flight;    /* share of engine.read_window */
     uint32_t reads_outstanding; /* READ parts and atomics sent and not answered, up to the cursor */
     uint8_t retries_left;
     uint8_t rnr_retries_left;
-    bool nak_taken;          /* went back to psn_una already; no second time before progress or time-out */
-    bool error_pending;      /* sq.next has a local error and waits for those before it */
-    uint64_t retransmit_ns;  /* ENGINE_NEVER: nothing outstanding */
-    uint64_t rnr_wait_ns;    /* ENGINE_NEVER: not waiting */
+    bool nak_taken; /* went back to psn_una already; no second time before progress or time-out */
+    uint64_t retransmit_ns; /* ENGINE_NEVER: nothing outstanding */
+    uint64_t rnr_wait_ns;   /* ENGINE_NEVER: not waiting */
+    uint64_t room_wait_ns;  /* UC and UD: when to ask again for room; ENGINE_NEVER: not waiting */
 };
 
 /* A READ or atomic that the responder carries out or remembers. */
@@ -99,28 +102,29 @@ enum ack_kind {
 };
 
 struct responder {
-    struct recv_queue rq;       /* unused with an SRQ */
-    struct psn epsn;            /* expected */
+    struct recv_queue rq; /* unused with an SRQ */
+    struct psn epsn;      /* expected */
     struct psn msn;
     /* the message in progress */
     bool in_message;
-    bool broken;                /* UC: drop until the next start */
     enum operation_kind kind;
-    struct recv_wqe *receive;   /* held by the message, or NULL */
-    uint32_t placed;            /* bytes placed so far */
-    uint64_t va;                /* WRITE: where the next byte goes */
+    struct recv_wqe *receive; /* held by the message, or NULL */
+    uint32_t placed;          /* bytes placed so far */
+    uint64_t va;              /* WRITE: where the next byte goes */
     uint32_t rkey;
-    uint32_t write_left;        /* WRITE: bytes that are still to come */
+    uint32_t write_left; /* WRITE: bytes that are still to come */
     /* answers */
-    enum ack_kind ack;          /* one that is to be sent after the READ responses */
-    uint8_t ack_syndrome;
-    struct psn ack_psn;
-    bool nak_sent;              /* PSN sequence NAK is out; silent until epsn arrives */
-    struct read_resource *reads; /* ring of dest_rd_atomic, counters run free */
-    uint32_t reads_max;         /* size of the ring */
-    uint32_t read_tail;         /* where the next goes */
-    uint32_t read_next;         /* the one being answered; == read_tail: none */
-    uint32_t read_cursor;       /* response packets of read_next that were sent */
+    enum ack_kind ack;    /* one that is to be sent after the READ responses */
+    uint8_t nak_syndrome; /* with ACK_NAK */
+    struct psn nak_psn;
+    bool nak_sent;               /* a NAK for epsn is out or pending; silent until epsn arrives */
+    struct read_resource *reads; /* ring, counters run free */
+    uint32_t reads_size;         /* power of two, at least dest_rd_atomic; 0: none */
+    uint32_t read_tail;          /* where the next goes */
+    uint32_t read_next;          /* the one being answered; == read_tail: none */
+    uint32_t read_first;         /* response packet of read_next with which this answer begins */
+    uint32_t read_cursor;        /* response packet of read_next that is next */
+    uint32_t read_answered;      /* those before it were answered at least once */
 };
 
 struct qp {
@@ -134,22 +138,22 @@ struct qp {
     struct srq *srq;
     struct qp_cap cap;
     bool all_signaled;
+    uint32_t pmtu_created; /* UD: the port's; attr.pmtu after every RESET */
     void *context;
 
     /* set by modify */
     enum qp_state state;
     struct qp_attr attr;
-    struct window *window;   /* of the peer's process; NULL before RTR and for UD */
+    struct window *window; /* of the peer's process; NULL before RTR and for UD */
     uint16_t src_port;
-    uint32_t read_part_packets; /* response packets of one READ request: READs are asked for in parts */
+    uint32_t
+        read_part_packets; /* response packets of one READ request: READs are asked for in parts */
 
     /* moves with packets */
     struct requester requester;
     struct responder responder;
-    bool responder_turn;     /* the responder fills the next batch if both sides have something */
+    bool responder_turn; /* the responder fills the next batch if both sides have something */
     bool comm_est_raised;
-    bool last_wqe_raised;
-    bool drained_raised;
     struct event_source events;
     struct list ready_link;  /* on engine.ready */
     struct list window_link; /* on the waiting list of a window */
@@ -163,6 +167,16 @@ struct qp {
 
 /* Looks up by the full QPN; NULL if none. */
 struct qp *qp_find(struct engine *e, uint32_t qpn);
+
+/* Forgets all work and all completions that were not polled; state and attributes are the caller's.
+ */
+void qp_reset(struct qp *qp);
+
+/* RC and UC at RTR: takes the window of the peer's process and the source port. 0 or -ENOMEM. */
+int qp_connect(struct qp *qp);
+
+/* Entered SQD: raises SQ_DRAINED (if attr.sqd_notify) once what was started is done. */
+void qp_drain(struct qp *qp);
 
 /* Puts it on the engine's ready list unless it is there. */
 void qp_make_ready(struct qp *qp);
@@ -202,7 +216,9 @@ void send_queue_fini(struct send_queue *sq);
 
 /* Sets or moves the QP's deadline; ENGINE_NEVER takes it out. */
 void timer_set(struct qp *qp, uint64_t deadline_ns);
-/* Recomputes the deadline from the QP's timers and sets it. */
+/* The earliest of the QP's timers. */
+uint64_t timer_due(const struct qp *qp);
+/* Makes sure that the QP is looked at when its earliest timer is due. */
 void timer_update(struct qp *qp);
 
 /* --- requester.c and completer.c --- */
@@ -223,7 +239,8 @@ void completer_receive(struct qp *qp, const struct packet *p, uint64_t now);
 void responder_reset(struct qp *qp, struct psn rq_psn);
 /* Sizes the ring for READs and atomics (set by modify): 0 or -ENOMEM. */
 int responder_set_reads(struct qp *qp, uint32_t count);
-void responder_receive(struct qp *qp, const struct packet *p, const struct datagram *d, uint64_t now);
+void responder_receive(struct qp *qp, const struct packet *p, const struct datagram *d,
+                       uint64_t now);
 uint32_t responder_transmit(struct qp *qp, uint64_t now, struct datagram_batch *b);
 
 #endif

@@ -21,15 +21,14 @@
 struct window {
     struct gid dst;
     uint8_t slot;
-    uint32_t use_count;       /* QPs that go there */
-    uint32_t limit;           /* bytes */
+    uint32_t use_count; /* QPs that go there */
+    uint32_t limit;     /* bytes */
     uint32_t limit_max;
-    uint32_t in_flight;       /* bytes */
-    uint32_t grown;           /* bytes acknowledged since the limit last grew */
-    uint64_t shrunk_ns;       /* when it last shrank */
-    uint64_t pace_ns;         /* when the next UC or UD packet may leave */
-    struct list waiting;      /* QPs that wait for room, oldest first */
-    struct list link;         /* in window_table */
+    uint32_t in_flight;  /* bytes */
+    uint32_t grown;      /* bytes acknowledged since the limit last grew */
+    uint64_t shrunk_ns;  /* when it last shrank */
+    struct list waiting; /* QPs that wait for room, oldest first */
+    struct list link;    /* in window_table */
 };
 
 #define WINDOW_BUCKETS 64u
@@ -37,5 +36,39 @@ struct window {
 struct window_table {
     struct list buckets[WINDOW_BUCKETS];
 };
+
+struct engine;
+
+void window_table_init(struct window_table *t);
+
+/* Where the QPs of one destination process meet. pmtu sizes the first limit. NULL: no memory. */
+struct window *window_get(struct engine *e, const struct gid *dst, uint8_t slot, uint32_t pmtu);
+void window_put(struct window *w);
+
+void window_init(struct window *w, uint32_t limit, uint32_t limit_max);
+
+/* Room for one more packet, whatever its size: so that large packets are not starved by small ones.
+ */
+static inline bool window_has_room(const struct window *w)
+{
+    return w->in_flight < w->limit;
+}
+
+static inline void window_charge(struct window *w, uint32_t bytes)
+{
+    w->in_flight += bytes;
+}
+
+/* Takes bytes out of flight and lets the next QP that waits try again. */
+void window_release(struct window *w, uint32_t bytes);
+
+/* Lets the QP that waits longest try again, if there is room. */
+void window_wake(struct window *w);
+
+/* bytes were acknowledged: one more packet a round. */
+void window_grow(struct window *w, uint32_t bytes, uint32_t pmtu);
+
+/* A packet was lost: half, once a while. */
+void window_shrink(struct window *w, uint64_t now);
 
 #endif

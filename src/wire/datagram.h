@@ -44,6 +44,13 @@ struct path {
     uint8_t hop_limit;
 };
 
+static inline bool path_equal(const struct path *a, const struct path *b)
+{
+    return gid_equal(&a->src, &b->src) && gid_equal(&a->dst, &b->dst) &&
+           a->scope_id == b->scope_id && a->flow_label == b->flow_label &&
+           a->traffic_class == b->traffic_class && a->hop_limit == b->hop_limit;
+}
+
 /* A datagram that arrived. */
 struct datagram {
     struct gid src;

@@ -1,0 +1,207 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * The engine as a whole: finds the queue pair of a datagram, gives queue pairs
+ * their turns to send, lets time pass.
+ */
+#include "engine/engine.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <stdlib.h>
+
+#include "engine/engine_private.h"
+#include "engine/limits.h"
+#include "engine/memory_private.h"
+#include "engine/qp_private.h"
+
+/*
+ * READ responses on their way to one process: what its default receive buffer
+ * holds, less what others send it meanwhile.
+ */
+#define READ_WINDOW_DEFAULT 65536u
+#define ECN_CE 3u
+
+struct engine_config engine_config_default(void)
+{
+    return (struct engine_config){
+        .qpn_base = 1u << 16,
+        .pkey = 0xffff,
+        .rd_atomic_max = QP_RD_ATOMIC_DEFAULT,
+        .read_window = READ_WINDOW_DEFAULT,
+        .timeout_floor_ns = 20000000, /* shorter ones expire on a busy host without any loss */
+    };
+}
+
+int engine_new(const struct engine_config *config, struct engine **out)
+{
+    struct engine *e;
+    int error = -ENOMEM;
+
+    if (config->rd_atomic_max == 0 || config->rd_atomic_max > QP_RD_ATOMIC_MAX ||
+        (config->qpn_base & ~0xff0000u) != 0)
+        return -EINVAL;
+    e = calloc(1, sizeof(*e));
+    if (e == NULL)
+        return -ENOMEM;
+    e->config = *config;
+    e->qps = calloc(QP_COUNT_MAX + 1, sizeof(struct qp *));
+    if (e->qps == NULL)
+        goto free_engine;
+    random_init(&e->random, config->seed);
+    error = mr_table_new(e);
+    if (error != 0)
+        goto free_qps;
+    list_init(&e->ready);
+    list_init(&e->events);
+    window_table_init(&e->windows);
+    window_init(&e->read_window,
+                config->read_window != 0 ? config->read_window : READ_WINDOW_DEFAULT, 0);
+    e->qpn_next = (uint32_t)random_below(&e->random, QP_COUNT_MAX);
+    *out = e;
+    return 0;
+
+free_qps:
+    free(e->qps);
+free_engine:
+    free(e);
+    return error;
+}
+
+void engine_free(struct engine *e)
+{
+    assert(e->qp_count == 0);
+    assert(e->cq_count == 0);
+    assert(e->srq_count == 0);
+    assert(e->pd_count == 0);
+    mr_table_free(e);
+    free(e->timers);
+    free(e->qps);
+    free(e);
+}
+
+const struct engine_counters *engine_counters(const struct engine *e)
+{
+    return &e->counters;
+}
+
+/* IBA 10.9.1.2: the low 15 bits agree and at least one side is a full member. */
+static bool pkey_matches(uint16_t a, uint16_t b)
+{
+    return ((a ^ b) & 0x7fff) == 0 && ((a | b) & 0x8000) != 0;
+}
+
+static bool is_response(const struct packet *p)
+{
+    return p->operation->kind == KIND_ACK || p->operation->kind == KIND_READ_RESPONSE ||
+           p->operation->kind == KIND_ATOMIC_ACK;
+}
+
+/* Requests are taken from RTR on; a send queue in error does not keep UC and UD from receiving. */
+static bool takes_requests(const struct qp *qp)
+{
+    return qp->state == QP_RTR || qp->state == QP_RTS || qp->state == QP_SQD || qp->state == QP_SQE;
+}
+
+static void receive_for(struct engine *e, struct qp *qp, const struct packet *p,
+                        const struct datagram *d)
+{
+    bool connected = qp->service != SERVICE_UD;
+
+    if (opcode_service(p->h.bth.opcode) != qp->service)
+        e->counters.wrong_service++;
+    else if (!pkey_matches(p->h.bth.pkey, e->config.pkey))
+        e->counters.wrong_pkey++;
+    else if (!takes_requests(qp))
+        e->counters.wrong_state++;
+    else if (connected &&
+             (!gid_equal(&d->src, &qp->attr.path.dst) || !gid_equal(&d->dst, &qp->attr.path.src)))
+        e->counters.wrong_source++;
+    else if (is_response(p))
+        completer_receive(qp, p, e->now);
+    else
+        responder_receive(qp, p, d, e->now);
+}
+
+static void pass_time(struct engine *e, uint64_t now)
+{
+    if (now > e->now)
+        e->now = now;
+}
+
+void engine_receive(struct engine *e, const struct datagram *d, uint64_t now)
+{
+    struct packet p;
+    struct qp *qp;
+
+    pass_time(e, now);
+    e->counters.rcv_packets++;
+    if ((d->traffic_class & ECN_CE) == ECN_CE)
+        e->counters.ecn_marked++;
+    if (packet_parse(d->bytes, d->len, &p) != DROP_NONE) {
+        e->counters.malformed++;
+        return;
+    }
+    if (p.operation->kind == KIND_CNP) {
+        e->counters.cnp_rcv++;
+        return;
+    }
+    qp = qp_find(e, p.h.bth.dest_qpn);
+    if (qp == NULL) {
+        e->counters.no_qp++;
+        return;
+    }
+    receive_for(e, qp, &p, d);
+}
+
+/* Both sides of a QP in turn, so that neither starves the other. */
+static uint32_t transmit_for(struct qp *qp, uint64_t now, struct datagram_batch *b)
+{
+    uint32_t count;
+
+    qp->responder_turn = !qp->responder_turn;
+    if (qp->responder_turn) {
+        count = responder_transmit(qp, now, b);
+        return count > 0 ? count : requester_transmit(qp, now, b);
+    }
+    count = requester_transmit(qp, now, b);
+    return count > 0 ? count : responder_transmit(qp, now, b);
+}
+
+uint32_t engine_transmit(struct engine *e, uint64_t now, struct datagram_batch *b)
+{
+    struct list *first;
+
+    pass_time(e, now);
+    while ((first = list_pop_head(&e->ready)) != NULL) {
+        struct qp *qp = LIST_ENTRY(first, struct qp, ready_link);
+
+        if (transmit_for(qp, e->now, b) > 0) {
+            qp_make_ready(qp);
+            return b->count;
+        }
+    }
+    b->count = 0;
+    return 0;
+}
+
+bool engine_wants_transmit(const struct engine *e)
+{
+    return !list_empty(&e->ready);
+}
+
+uint64_t engine_deadline(const struct engine *e)
+{
+    return e->timer_count == 0 ? ENGINE_NEVER : e->timers[0]->deadline_ns;
+}
+
+void engine_advance(struct engine *e, uint64_t now)
+{
+    pass_time(e, now);
+    while (e->timer_count > 0 && e->timers[0]->deadline_ns <= e->now) {
+        struct qp *qp = e->timers[0];
+
+        timer_set(qp, ENGINE_NEVER);
+        requester_expire(qp, e->now);
+        timer_update(qp);
+    }
+}

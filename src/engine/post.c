@@ -1,0 +1,134 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * Posting work (IBA 10.8.2, 11.4.1): what can be judged at once is, the rest
+ * is copied into the queue and ends as a completion.
+ */
+#include <errno.h>
+#include <string.h>
+
+#include "engine/engine_private.h"
+#include "engine/limits.h"
+#include "engine/qp_private.h"
+#include "engine/requester_private.h"
+
+/* Which opcodes a service has: one bit per enum service (IBA table 87). */
+#define ON(service) (1u << SERVICE_##service)
+static const uint8_t services_of[] = {
+    [WR_WRITE] = ON(RC) | ON(UC),
+    [WR_WRITE_IMM] = ON(RC) | ON(UC),
+    [WR_SEND] = ON(RC) | ON(UC) | ON(UD),
+    [WR_SEND_IMM] = ON(RC) | ON(UC) | ON(UD),
+    [WR_READ] = ON(RC),
+    [WR_CMP_SWAP] = ON(RC),
+    [WR_FETCH_ADD] = ON(RC),
+    [WR_LOCAL_INV] = 0,
+    [WR_BIND_MW] = 0,
+    [WR_SEND_INV] = ON(RC),
+};
+#undef ON
+
+static int judge_opcode(const struct qp *qp, const struct send_wr *wr)
+{
+    if ((unsigned)wr->opcode >= sizeof(services_of))
+        return -EINVAL;
+    if (wr->opcode == WR_LOCAL_INV || wr->opcode == WR_BIND_MW)
+        return -EOPNOTSUPP;
+    return (services_of[wr->opcode] & (1u << qp->service)) != 0 ? 0 : -EINVAL;
+}
+
+static uint64_t length_of(const struct sge *sges, uint32_t count)
+{
+    uint64_t length = 0;
+
+    for (uint32_t i = 0; i < count; i++)
+        length += sges[i].length;
+    return length;
+}
+
+static int judge_send(const struct qp *qp, const struct send_wr *wr)
+{
+    const struct send_queue *sq = &qp->requester.sq;
+    bool is_inline = (wr->flags & WR_INLINE) != 0;
+    int error = judge_opcode(qp, wr);
+
+    if (error != 0)
+        return error;
+    if (qp->state == QP_RESET || qp->state == QP_INIT || qp->state == QP_RTR)
+        return -EINVAL;
+    if (sq->tail - sq->head >= sq->wr_max)
+        return -ENOMEM;
+    if (is_inline) {
+        if (wr_wants_response(wr->opcode) || length_of(wr->sges, wr->sge_count) > sq->inline_max)
+            return -EINVAL;
+    } else if (wr->sge_count > sq->sge_max) {
+        return -EINVAL;
+    }
+    if (length_of(wr->sges, wr->sge_count) > UINT32_MAX)
+        return -EINVAL;
+    if (qp->service == SERVICE_UD && (wr->ah == NULL || wr->ah->pd != qp->pd))
+        return -EINVAL;
+    return 0;
+}
+
+static void copy_data(const struct send_wr *wr, uint8_t *to)
+{
+    if ((wr->flags & WR_INLINE) == 0) {
+        if (wr->sge_count > 0)
+            memcpy(to, wr->sges, wr->sge_count * sizeof(struct sge));
+        return;
+    }
+    for (uint32_t i = 0; i < wr->sge_count; i++) {
+        if (wr->sges[i].length > 0)
+            memcpy(to, (const void *)(uintptr_t)wr->sges[i].addr, wr->sges[i].length);
+        to += wr->sges[i].length;
+    }
+}
+
+int qp_post_send(struct qp *qp, const struct send_wr *wr)
+{
+    struct send_queue *sq = &qp->requester.sq;
+    int error = judge_send(qp, wr);
+    struct send_wqe *wqe;
+
+    if (error != 0)
+        return error;
+    wqe = send_queue_at(sq, sq->tail);
+    *wqe = (struct send_wqe){
+        .wr_id = wr->wr_id,
+        .opcode = wr->opcode,
+        .flags = wr->flags | (qp->all_signaled ? WR_SIGNALED : 0u),
+        .length = (uint32_t)length_of(wr->sges, wr->sge_count),
+        .sge_count = wr->sge_count,
+        .imm = wr->imm,
+        .status = STATUS_SUCCESS,
+    };
+    if (qp->service == SERVICE_UD) {
+        wqe->ud.path = wr->ah->path;
+        wqe->ud.remote_qpn = wr->remote_qpn;
+        wqe->ud.remote_qkey = wr->remote_qkey;
+    } else {
+        wqe->rc.remote_addr = wr->remote_addr;
+        wqe->rc.rkey = wr->rkey;
+        wqe->rc.compare = wr->compare;
+        wqe->rc.swap = wr->swap;
+    }
+    copy_data(wr, send_queue_data(sq, sq->tail));
+    sq->tail++;
+    if (qp->state == QP_ERR || qp->state == QP_SQE)
+        qp_flush_send(qp);
+    else
+        qp_make_ready(qp);
+    return 0;
+}
+
+int qp_post_recv(struct qp *qp, const struct recv_wr *wr)
+{
+    int error;
+
+    if (qp->srq != NULL || qp->state == QP_RESET)
+        return -EINVAL;
+    error = recv_queue_post(&qp->responder.rq, wr);
+    if (error == 0 && qp->state == QP_ERR)
+        qp_flush_receive(qp);
+    return error;
+}

@@ -1,0 +1,338 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * Queue pairs as objects (IBA 10.2.4, 10.3): numbers, creation, the error
+ * state with its flush, and what both sides share. States and attributes are
+ * qp_modify.c's; posting is post.c's.
+ */
+#include "engine/qp.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <stdlib.h>
+
+#include "engine/engine_private.h"
+#include "engine/limits.h"
+#include "engine/memory.h"
+#include "engine/qp_private.h"
+#include "engine/requester_private.h"
+
+/* QPNs 0 and 1 of every slot are left alone: they are special on slot 0. */
+#define QPN_FIRST 2u
+#define QPN_INDEX_MASK 0xffffu
+/*
+ * A READ is asked for in parts of this many bytes, so that its answers fit the
+ * receive buffer of who asked.
+ */
+#define READ_PART_BYTES 65536u
+
+struct qp *qp_find(struct engine *e, uint32_t qpn)
+{
+    if ((qpn & ~QPN_INDEX_MASK) != e->config.qpn_base)
+        return NULL;
+    return e->qps[qpn & QPN_INDEX_MASK];
+}
+
+uint32_t qp_qpn(const struct qp *qp)
+{
+    return qp->qpn;
+}
+
+enum qp_state qp_state(const struct qp *qp)
+{
+    return qp->state;
+}
+
+void *qp_context(const struct qp *qp)
+{
+    return qp->context;
+}
+
+void qp_make_ready(struct qp *qp)
+{
+    if (list_empty(&qp->ready_link))
+        list_push_tail(&qp->engine->ready, &qp->ready_link);
+}
+
+/* A number that is free, not one that was given back lately. */
+static int take_number(struct engine *e, struct qp *qp)
+{
+    uint32_t span = QP_COUNT_MAX + 1 - QPN_FIRST;
+
+    if (e->qp_count >= span)
+        return -ENOMEM;
+    for (;;) {
+        uint32_t index = QPN_FIRST + e->qpn_next++ % span;
+
+        if (e->qps[index] != NULL)
+            continue;
+        e->qps[index] = qp;
+        e->qp_count++;
+        qp->qpn = e->config.qpn_base | index;
+        return 0;
+    }
+}
+
+static int reserve_timer(struct engine *e)
+{
+    uint32_t capacity = e->timer_capacity == 0 ? 16 : 2 * e->timer_capacity;
+    struct qp **timers;
+
+    if (e->qp_count < e->timer_capacity)
+        return 0;
+    timers = realloc(e->timers, capacity * sizeof(struct qp *));
+    if (timers == NULL)
+        return -ENOMEM;
+    e->timers = timers;
+    e->timer_capacity = capacity;
+    return 0;
+}
+
+static bool cap_is_possible(const struct qp_init *init)
+{
+    const struct qp_cap *cap = &init->cap;
+
+    return cap->send_wr_max <= QP_WR_MAX && cap->recv_wr_max <= QP_WR_MAX &&
+           cap->send_sge_max <= QP_SGE_MAX && cap->recv_sge_max <= QP_SGE_MAX &&
+           cap->inline_max <= QP_INLINE_MAX;
+}
+
+/* What is given is at least what was asked for; some clients need two SGEs in any case. */
+static void round_cap(struct qp_init *init)
+{
+    struct qp_cap *cap = &init->cap;
+
+    if (cap->send_wr_max > 0 && cap->send_sge_max < 2)
+        cap->send_sge_max = 2;
+    if (init->srq != NULL) {
+        cap->recv_wr_max = 0;
+        cap->recv_sge_max = 0;
+    } else if (cap->recv_wr_max > 0 && cap->recv_sge_max == 0) {
+        cap->recv_sge_max = 1;
+    }
+    /* The space for SGEs holds inline bytes as well. */
+    if (cap->inline_max < cap->send_sge_max * sizeof(struct sge))
+        cap->inline_max = cap->send_sge_max * (uint32_t)sizeof(struct sge);
+}
+
+static struct qp *qp_make(struct engine *e, const struct qp_init *init)
+{
+    struct qp *qp = calloc(1, sizeof(*qp));
+
+    if (qp == NULL)
+        return NULL;
+    qp->engine = e;
+    qp->service = init->service;
+    qp->pd = init->pd;
+    qp->send_cq = init->send_cq;
+    qp->recv_cq = init->recv_cq;
+    qp->srq = init->srq;
+    qp->cap = init->cap;
+    qp->all_signaled = init->all_signaled;
+    qp->context = init->context;
+    qp->state = QP_RESET;
+    qp->pmtu_created = init->pmtu != 0 ? init->pmtu : PMTU_MAX;
+    qp->attr.pmtu = qp->pmtu_created;
+    qp->timer_index = QP_NO_TIMER;
+    qp->deadline_ns = ENGINE_NEVER;
+    list_init(&qp->ready_link);
+    list_init(&qp->window_link);
+    event_source_init(&qp->events, EVENT_OWNER_QP);
+    return qp;
+}
+
+static void use_parts(struct qp *qp)
+{
+    qp->pd->use_count++;
+    cq_get(qp->send_cq);
+    cq_get(qp->recv_cq);
+    if (qp->srq != NULL)
+        qp->srq->use_count++;
+}
+
+static void leave_parts(struct qp *qp)
+{
+    qp->pd->use_count--;
+    cq_put(qp->send_cq);
+    cq_put(qp->recv_cq);
+    if (qp->srq != NULL)
+        qp->srq->use_count--;
+}
+
+int qp_new(struct engine *e, struct qp_init *init, struct qp **out)
+{
+    struct qp *qp;
+    int error = -ENOMEM;
+
+    if (init->service != SERVICE_RC && init->service != SERVICE_UC && init->service != SERVICE_UD)
+        return -EINVAL;
+    if (!cap_is_possible(init))
+        return -EINVAL;
+    round_cap(init);
+    qp = qp_make(e, init);
+    if (qp == NULL)
+        return -ENOMEM;
+    if (send_queue_init(&qp->requester.sq, &init->cap) != 0)
+        goto free_qp;
+    if (recv_queue_init(&qp->responder.rq, init->cap.recv_wr_max, init->cap.recv_sge_max) != 0)
+        goto fini_send;
+    if (reserve_timer(e) != 0 || take_number(e, qp) != 0)
+        goto fini_receive;
+    requester_reset(qp, psn_make(0));
+    qp->src_port = roce_src_port_ud(qp->qpn);
+    use_parts(qp);
+    *out = qp;
+    return 0;
+
+fini_receive:
+    recv_queue_fini(&qp->responder.rq);
+fini_send:
+    send_queue_fini(&qp->requester.sq);
+free_qp:
+    free(qp);
+    return error;
+}
+
+/* The queues are emptied without a completion. */
+static void forget_work(struct qp *qp)
+{
+    struct send_queue *sq = &qp->requester.sq;
+    struct recv_wqe *wqe;
+
+    sq->head = sq->tail;
+    if (qp->responder.receive != NULL)
+        qp_release_receive(qp, qp->responder.receive);
+    qp->responder.receive = NULL;
+    while ((wqe = recv_queue_take(&qp->responder.rq)) != NULL)
+        recv_queue_release(&qp->responder.rq, wqe);
+}
+
+static void disconnect(struct qp *qp)
+{
+    requester_release(qp);
+    if (qp->window != NULL)
+        window_put(qp->window);
+    qp->window = NULL;
+    list_remove(&qp->ready_link);
+    timer_set(qp, ENGINE_NEVER);
+}
+
+void qp_reset(struct qp *qp)
+{
+    disconnect(qp);
+    forget_work(qp);
+    requester_reset(qp, psn_make(0));
+    responder_reset(qp, psn_make(0));
+    responder_set_reads(qp, 0); /* to nothing: cannot fail */
+    cq_forget_qp(qp->send_cq, qp);
+    cq_forget_qp(qp->recv_cq, qp);
+    event_forget(&qp->events);
+    qp->comm_est_raised = false;
+}
+
+int qp_free(struct qp *qp)
+{
+    struct engine *e = qp->engine;
+
+    qp_reset(qp);
+    leave_parts(qp);
+    e->qps[qp->qpn & QPN_INDEX_MASK] = NULL;
+    e->qp_count--;
+    recv_queue_fini(&qp->responder.rq);
+    send_queue_fini(&qp->requester.sq);
+    free(qp);
+    return 0;
+}
+
+int qp_connect(struct qp *qp)
+{
+    const struct qp_attr *attr = &qp->attr;
+    struct window *window =
+        window_get(qp->engine, &attr->path.dst, (uint8_t)(attr->dest_qpn >> 16), attr->pmtu);
+
+    if (window == NULL)
+        return -ENOMEM;
+    requester_release(qp); /* SQD: a new path, with nothing outstanding on the old one */
+    if (qp->window != NULL)
+        window_put(qp->window);
+    qp->window = window;
+    qp->src_port = roce_src_port(attr->path.flow_label, qp->qpn, attr->dest_qpn);
+    qp->read_part_packets = READ_PART_BYTES / attr->pmtu;
+    return 0;
+}
+
+void qp_drain(struct qp *qp)
+{
+    const struct send_queue *sq = &qp->requester.sq;
+
+    if (!qp->attr.sqd_notify || sq->head != sq->started)
+        return;
+    qp->attr.sqd_notify = false;
+    event_raise(qp->engine, &qp->events, ENGINE_EVENT_SQ_DRAINED);
+}
+
+void qp_flush_send(struct qp *qp)
+{
+    struct send_queue *sq = &qp->requester.sq;
+
+    requester_release(qp);
+    while (sq->head != sq->tail)
+        requester_complete_head(qp, STATUS_WR_FLUSH_ERR);
+    qp->requester.cursor = 0;
+    qp->requester.retransmit_ns = ENGINE_NEVER;
+    qp->requester.rnr_wait_ns = ENGINE_NEVER;
+    qp->requester.room_wait_ns = ENGINE_NEVER;
+    timer_set(qp, ENGINE_NEVER);
+}
+
+static void flush_one_receive(struct qp *qp, struct recv_wqe *wqe)
+{
+    struct completion c = {
+        .wr_id = wqe->wr_id,
+        .status = STATUS_WR_FLUSH_ERR,
+        .opcode = COMPLETION_RECV,
+        .qpn = qp->qpn,
+        .qp = qp,
+    };
+
+    qp_release_receive(qp, wqe);
+    cq_push(qp->recv_cq, &c, false);
+}
+
+void qp_flush_receive(struct qp *qp)
+{
+    struct recv_wqe *wqe;
+
+    if (qp->responder.receive != NULL)
+        flush_one_receive(qp, qp->responder.receive);
+    qp->responder.receive = NULL;
+    while ((wqe = recv_queue_take(&qp->responder.rq)) != NULL)
+        flush_one_receive(qp, wqe);
+}
+
+void qp_enter_error(struct qp *qp)
+{
+    if (qp->state == QP_RESET || qp->state == QP_ERR)
+        return;
+    qp->state = QP_ERR;
+    qp_flush_send(qp);
+    qp_flush_receive(qp);
+    qp->responder.in_message = false;
+    if (qp->srq != NULL)
+        event_raise(qp->engine, &qp->events, ENGINE_EVENT_LAST_WQE);
+    qp_make_ready(qp); /* a NAK may still have to leave */
+}
+
+struct recv_wqe *qp_take_receive(struct qp *qp)
+{
+    return qp->srq != NULL ? srq_take(qp->srq) : recv_queue_take(&qp->responder.rq);
+}
+
+void qp_release_receive(struct qp *qp, struct recv_wqe *wqe)
+{
+    recv_queue_release(qp->srq != NULL ? &qp->srq->queue : &qp->responder.rq, wqe);
+}
+
+void qp_untake_receive(struct qp *qp, struct recv_wqe *wqe)
+{
+    recv_queue_untake(qp->srq != NULL ? &qp->srq->queue : &qp->responder.rq, wqe);
+}

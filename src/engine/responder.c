@@ -1,0 +1,415 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * The receive side of RC and UC (IBA 9.7.4, 9.7.5, 9.8.2): judges each request
+ * in the specification's order, changes nothing while judging, then has it
+ * carried out (execute.c) and answers. Answers leave in response.c.
+ */
+#include "engine/responder_private.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <stddef.h>
+#include <stdlib.h>
+
+#include "engine/engine_private.h"
+#include "engine/limits.h"
+#include "engine/memory.h"
+#include "wire/aeth.h"
+
+/* A request with what judging needs of it. */
+struct judged {
+    const struct packet *packet;
+    enum operation_kind kind;
+    enum position position;
+};
+
+/* IBA 9.7.4.1.2: expected, duplicate, or ahead. UC takes any PSN that starts a message (9.8.2.2.2).
+ */
+static enum verdict check_psn(const struct qp *qp, const struct judged *rq)
+{
+    int32_t distance = psn_diff(rq->packet->h.bth.psn, qp->responder.epsn);
+
+    if (distance == 0)
+        return VERDICT_ACCEPT;
+    if (qp->service == SERVICE_UC)
+        return position_starts(rq->position) ? VERDICT_ACCEPT : VERDICT_PSN_AHEAD;
+    return distance < 0 ? VERDICT_DUPLICATE : VERDICT_PSN_AHEAD;
+}
+
+/* IBA 9.7.4.1.3: a message in progress is continued by its own kind alone, none in progress needs a
+ * start. */
+static enum verdict check_sequence(const struct qp *qp, const struct judged *rq)
+{
+    const struct responder *r = &qp->responder;
+
+    if (qp->service == SERVICE_UC && position_starts(rq->position))
+        return VERDICT_ACCEPT; /* what was in progress is dropped (IBA 9.8.2.2.3) */
+    if (r->in_message == position_starts(rq->position))
+        return VERDICT_BAD_SEQUENCE;
+    if (r->in_message && rq->kind != r->kind)
+        return VERDICT_BAD_SEQUENCE;
+    return VERDICT_ACCEPT;
+}
+
+/* IBA 9.7.4.1.4: whether this QP does such requests at all. */
+static enum verdict check_operation(const struct qp *qp, const struct judged *rq)
+{
+    uint32_t needed = 0;
+
+    switch (rq->kind) {
+    case KIND_SEND:
+        return VERDICT_ACCEPT;
+    case KIND_WRITE:
+        needed = ACCESS_REMOTE_WRITE;
+        break;
+    case KIND_READ:
+        needed = ACCESS_REMOTE_READ;
+        break;
+    case KIND_CMP_SWAP:
+    case KIND_FETCH_ADD:
+        needed = ACCESS_REMOTE_ATOMIC;
+        break;
+    case KIND_FLUSH:
+    case KIND_ATOMIC_WRITE:
+    case KIND_RESYNC:
+    case KIND_READ_RESPONSE:
+    case KIND_ACK:
+    case KIND_ATOMIC_ACK:
+    case KIND_CNP:
+        return VERDICT_UNSUPPORTED;
+    }
+    return (qp->attr.access & needed) == needed ? VERDICT_ACCEPT : VERDICT_NOT_ENABLED;
+}
+
+static enum verdict check_write_length(const struct responder *r, const struct judged *rq,
+                                       uint32_t pmtu)
+{
+    const struct packet *p = rq->packet;
+    uint32_t total = p->h.reth.dma_len;
+
+    switch (rq->position) {
+    case POSITION_FIRST:
+        return total > pmtu && total <= MESSAGE_LEN_MAX ? VERDICT_ACCEPT : VERDICT_BAD_LENGTH;
+    case POSITION_MIDDLE:
+        return p->payload_len < r->write_left ? VERDICT_ACCEPT : VERDICT_BAD_LENGTH;
+    case POSITION_LAST:
+        return p->payload_len == r->write_left ? VERDICT_ACCEPT : VERDICT_BAD_LENGTH;
+    case POSITION_ONLY:
+        return p->payload_len == total ? VERDICT_ACCEPT : VERDICT_BAD_LENGTH;
+    }
+    return VERDICT_BAD_LENGTH;
+}
+
+/* IBA 9.7.4.1.6: payload against opcode, PMTU and message; alignment of atomics (9.4.5). */
+static enum verdict check_length(const struct qp *qp, const struct judged *rq)
+{
+    const struct packet *p = rq->packet;
+    uint32_t pmtu = qp->attr.pmtu;
+
+    if (p->payload_len > pmtu)
+        return VERDICT_BAD_LENGTH;
+    if (p->operation->payload == PAYLOAD_FULL && p->payload_len != pmtu)
+        return VERDICT_BAD_LENGTH;
+    if (p->operation->payload == PAYLOAD_TAIL && p->payload_len == 0)
+        return VERDICT_BAD_LENGTH;
+    if (rq->kind == KIND_WRITE)
+        return check_write_length(&qp->responder, rq, pmtu);
+    if (rq->kind == KIND_READ && p->h.reth.dma_len > MESSAGE_LEN_MAX)
+        return VERDICT_BAD_LENGTH;
+    if ((rq->kind == KIND_CMP_SWAP || rq->kind == KIND_FETCH_ADD) && p->h.atomic.va % 8 != 0)
+        return VERDICT_BAD_LENGTH;
+    return VERDICT_ACCEPT;
+}
+
+/* IBA 9.7.4.1.5: a receive request, or room to remember a READ or atomic. */
+static enum verdict check_resources(const struct qp *qp, const struct judged *rq)
+{
+    const struct responder *r = &qp->responder;
+    const struct recv_queue *queue = qp->srq != NULL ? &qp->srq->queue : &r->rq;
+    bool remembered =
+        rq->kind == KIND_READ || rq->kind == KIND_CMP_SWAP || rq->kind == KIND_FETCH_ADD;
+
+    if (remembered && r->read_tail - r->read_answered >= qp->attr.dest_rd_atomic)
+        return VERDICT_TOO_MANY_READS;
+    if (rq->packet->operation->receive == RECEIVE_TAKES && queue->posted_count == 0)
+        return VERDICT_NO_RECEIVE;
+    return VERDICT_ACCEPT;
+}
+
+static enum verdict access_verdict(struct qp *qp, uint64_t va, uint64_t len, uint32_t rkey,
+                                   uint32_t access)
+{
+    struct mr_query q = {.pd = qp->pd, .va = va, .len = len, .key = rkey, .access = access};
+    uint8_t *memory;
+
+    if (len == 0)
+        return VERDICT_ACCEPT; /* no key is looked at (IBA 9.7.4.1.7) */
+    return mr_resolve(qp->engine, &q, &memory) == MR_OK ? VERDICT_ACCEPT : VERDICT_BAD_ACCESS;
+}
+
+/* IBA 9.7.4.1.7: key, right and range of the whole message, before its first byte. */
+static enum verdict check_access(struct qp *qp, const struct judged *rq)
+{
+    const struct headers *h = &rq->packet->h;
+
+    switch (rq->kind) {
+    case KIND_WRITE:
+        if (!position_starts(rq->position))
+            return VERDICT_ACCEPT;
+        return access_verdict(qp, h->reth.va, h->reth.dma_len, h->reth.rkey, ACCESS_REMOTE_WRITE);
+    case KIND_READ:
+        return access_verdict(qp, h->reth.va, h->reth.dma_len, h->reth.rkey, ACCESS_REMOTE_READ);
+    case KIND_CMP_SWAP:
+    case KIND_FETCH_ADD:
+        return access_verdict(qp, h->atomic.va, 8, h->atomic.rkey, ACCESS_REMOTE_ATOMIC);
+    case KIND_SEND:
+    case KIND_FLUSH:
+    case KIND_ATOMIC_WRITE:
+    case KIND_RESYNC:
+    case KIND_READ_RESPONSE:
+    case KIND_ACK:
+    case KIND_ATOMIC_ACK:
+    case KIND_CNP:
+        break;
+    }
+    return VERDICT_ACCEPT;
+}
+
+static enum verdict judge(struct qp *qp, const struct judged *rq)
+{
+    enum verdict v = check_psn(qp, rq);
+
+    if (v == VERDICT_ACCEPT)
+        v = check_sequence(qp, rq);
+    if (v == VERDICT_ACCEPT)
+        v = check_operation(qp, rq);
+    if (v == VERDICT_ACCEPT)
+        v = check_length(qp, rq);
+    if (v == VERDICT_ACCEPT)
+        v = check_resources(qp, rq);
+    if (v == VERDICT_ACCEPT)
+        v = check_access(qp, rq);
+    return v;
+}
+
+struct consequence {
+    const char *name;
+    enum answer answer;
+    enum qp_effect effect;
+    enum completion_status receive_status;
+    enum engine_event_type event;
+    size_t counter; /* offset in struct engine_counters */
+};
+
+#define ENGINE_EVENT_NONE ENGINE_EVENT_COMPLETION /* a QP never raises that one */
+
+static const struct consequence consequences[] = {
+#define VERDICT_ROW(verdict, on_rc, qp, status, raises, count)                                     \
+    [VERDICT_##verdict] = {.name = #verdict,                                                       \
+                           .answer = on_rc,                                                        \
+                           .effect = QP_EFFECT_##qp,                                               \
+                           .receive_status = STATUS_##status,                                      \
+                           .event = ENGINE_EVENT_##raises,                                         \
+                           .counter = offsetof(struct engine_counters, count)},
+    VERDICTS(VERDICT_ROW)
+#undef VERDICT_ROW
+};
+
+const char *verdict_name(enum verdict verdict)
+{
+    return consequences[verdict].name;
+}
+
+static void count(struct engine *e, enum verdict v)
+{
+    ++*(uint64_t *)(void *)((char *)&e->counters + consequences[v].counter);
+}
+
+/* A NAK goes out once; then silence until the expected packet arrives (IBA 9.7.5.1.2). */
+static void nak(struct responder *r, uint8_t syndrome)
+{
+    if (r->nak_sent)
+        return;
+    r->nak_sent = true;
+    r->ack = ACK_NAK;
+    r->nak_syndrome = syndrome;
+    r->nak_psn = r->epsn;
+}
+
+static void answer(struct qp *qp, const struct packet *p, enum verdict v)
+{
+    struct responder *r = &qp->responder;
+
+    switch (consequences[v].answer) {
+    case ANSWER_NONE:
+        break;
+    case ANSWER_ACK:
+        r->nak_sent = false;
+        if (p->operation->kind == KIND_READ || p->operation->kind == KIND_CMP_SWAP ||
+            p->operation->kind == KIND_FETCH_ADD)
+            r->ack = ACK_NONE; /* its own response acknowledges all before it */
+        else if (p->h.bth.ack_req || r->ack == ACK_NAK)
+            r->ack = ACK_ACK;
+        break;
+    case ANSWER_DUPLICATE:
+        execute_duplicate(qp, p);
+        break;
+    case ANSWER_NAK_SEQUENCE:
+        nak(r, aeth_make(AETH_NAK, NAK_PSN_SEQUENCE));
+        break;
+    case ANSWER_RNR_NAK:
+        r->nak_sent = false; /* each try is answered */
+        nak(r, aeth_make(AETH_RNR_NAK, qp->attr.min_rnr_timer));
+        break;
+    case ANSWER_NAK_INVALID:
+        r->nak_sent = false;
+        nak(r, aeth_make(AETH_NAK, NAK_INVALID_REQUEST));
+        break;
+    case ANSWER_NAK_ACCESS:
+        r->nak_sent = false;
+        nak(r, aeth_make(AETH_NAK, NAK_REMOTE_ACCESS));
+        break;
+    case ANSWER_NAK_OPERATIONAL:
+        r->nak_sent = false;
+        nak(r, aeth_make(AETH_NAK, NAK_REMOTE_OPERATIONAL));
+        break;
+    }
+    qp_make_ready(qp);
+}
+
+void responder_fail(struct qp *qp, const struct packet *p, enum verdict v)
+{
+    struct responder *r = &qp->responder;
+    struct receive_end end = {.status = consequences[v].receive_status,
+                              .src_qpn = qp->attr.dest_qpn};
+
+    if (r->receive == NULL && end.status != STATUS_WR_FLUSH_ERR)
+        r->receive = qp_take_receive(qp);
+    if (r->receive != NULL) {
+        receive_complete(qp, r->receive, p, &end);
+        r->receive = NULL;
+    }
+    if (consequences[v].event != ENGINE_EVENT_NONE)
+        event_raise(qp->engine, &qp->events, consequences[v].event);
+    qp_enter_error(qp);
+}
+
+/* UC: the message is dropped whole, its receive request is used again (IBA 9.8.2.2). */
+static void drop_message(struct qp *qp)
+{
+    struct responder *r = &qp->responder;
+
+    if (r->receive != NULL)
+        qp_untake_receive(qp, r->receive);
+    r->receive = NULL;
+    r->in_message = false;
+}
+
+static void receive_uc(struct qp *qp, const struct judged *rq)
+{
+    struct responder *r = &qp->responder;
+    const struct packet *p = rq->packet;
+    bool begins_anew = position_starts(rq->position) && r->in_message;
+    enum verdict v;
+
+    if (begins_anew) {
+        qp->engine->counters.message_broken++;
+        drop_message(qp);
+    }
+    v = judge(qp, rq);
+    if (v == VERDICT_ACCEPT)
+        v = execute(qp, p);
+    r->epsn = psn_add(p->h.bth.psn, 1);
+    count(qp->engine, v);
+    if (v == VERDICT_ACCEPT)
+        return;
+    if (v == VERDICT_RECEIVE_BAD) { /* a local fault, not the peer's (IBA 9.9.3) */
+        responder_fail(qp, p, v);
+        return;
+    }
+    if (r->in_message)
+        qp->engine->counters.message_broken++;
+    drop_message(qp);
+}
+
+static void receive_rc(struct qp *qp, const struct judged *rq)
+{
+    struct responder *r = &qp->responder;
+    const struct packet *p = rq->packet;
+    uint32_t taken = 1;
+    enum verdict v = judge(qp, rq);
+
+    if (v == VERDICT_ACCEPT)
+        v = execute(qp, p);
+    count(qp->engine, v);
+    answer(qp, p, v);
+    if (v == VERDICT_ACCEPT) {
+        if (rq->kind == KIND_READ && p->h.reth.dma_len > 0)
+            taken = (uint32_t)(((uint64_t)p->h.reth.dma_len + qp->attr.pmtu - 1) / qp->attr.pmtu);
+        r->epsn = psn_add(r->epsn, taken);
+    }
+    if (consequences[v].effect == QP_EFFECT_FAILS)
+        responder_fail(qp, p, v);
+}
+
+void responder_receive(struct qp *qp, const struct packet *p, const struct datagram *d,
+                       uint64_t now)
+{
+    struct judged rq = {
+        .packet = p, .kind = p->operation->kind, .position = p->operation->position};
+
+    (void)now;
+    if (qp->service == SERVICE_UD) {
+        datagram_receive(qp, p, d);
+        return;
+    }
+    if (qp->state == QP_RTR && !qp->comm_est_raised) {
+        qp->comm_est_raised = true;
+        event_raise(qp->engine, &qp->events, ENGINE_EVENT_COMM_EST);
+    }
+    if (qp->service == SERVICE_UC)
+        receive_uc(qp, &rq);
+    else
+        receive_rc(qp, &rq);
+}
+
+void responder_reset(struct qp *qp, struct psn rq_psn)
+{
+    struct responder *r = &qp->responder;
+
+    assert(r->receive == NULL);
+    *r = (struct responder){
+        .rq = r->rq,
+        .epsn = rq_psn,
+        .reads = r->reads,
+        .reads_size = r->reads_size,
+    };
+}
+
+/* Grows in place of what is remembered; shrinks only to nothing, since answers may still be due. */
+int responder_set_reads(struct qp *qp, uint32_t count)
+{
+    struct responder *r = &qp->responder;
+    struct read_resource *reads;
+    uint32_t size = 1;
+
+    if (count == 0) {
+        free(r->reads);
+        r->reads = NULL;
+        r->reads_size = 0;
+        return 0;
+    }
+    while (size < count)
+        size *= 2;
+    if (size <= r->reads_size)
+        return 0;
+    reads = calloc(size, sizeof(*reads));
+    if (reads == NULL)
+        return -ENOMEM;
+    for (uint32_t age = 1; age <= r->reads_size; age++)
+        reads[(r->read_tail - age) & (size - 1)] = *read_resource_at(r, r->read_tail - age);
+    free(r->reads);
+    r->reads = reads;
+    r->reads_size = size;
+    return 0;
+}

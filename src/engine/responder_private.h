@@ -1,0 +1,102 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * What a request is found to be, and what that leads to: shared by responder.c
+ * (which judges), execute.c (which carries out) and datagram.c (UD).
+ */
+#ifndef UROCE_ENGINE_RESPONDER_PRIVATE_H
+#define UROCE_ENGINE_RESPONDER_PRIVATE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "engine/qp_private.h"
+#include "engine/sge_private.h"
+
+/* What a verdict does to the queue pair. */
+enum qp_effect {
+    QP_EFFECT_STAYS, /* goes on */
+    QP_EFFECT_FAILS, /* to the error state */
+};
+
+/* What RC answers. */
+enum answer {
+    ANSWER_NONE,
+    ANSWER_ACK,
+    ANSWER_DUPLICATE, /* as the request's kind says */
+    ANSWER_NAK_SEQUENCE,
+    ANSWER_RNR_NAK,
+    ANSWER_NAK_INVALID,
+    ANSWER_NAK_ACCESS,
+    ANSWER_NAK_OPERATIONAL,
+};
+
+/*
+ * Every verdict on a request with its consequences (IBA 9.7.4, 9.7.5.2, 9.8.2.2, tables 58 and 61).
+ * "receive" is the status with which a receive request that the message
+ * holds or would take ends; on UC all but ACCEPT drop the message.
+ */
+/* clang-format off */
+#define VERDICTS(V)                                                                                \
+    /* verdict            on RC                   queue pair  receive ends as    event             counter */ \
+    V(ACCEPT,             ANSWER_ACK,             STAYS,      SUCCESS,           NONE,             requests)               \
+    V(DUPLICATE,          ANSWER_DUPLICATE,       STAYS,      SUCCESS,           NONE,             duplicate_request)      \
+    V(PSN_AHEAD,          ANSWER_NAK_SEQUENCE,    STAYS,      SUCCESS,           NONE,             out_of_sequence)        \
+    V(NO_RECEIVE,         ANSWER_RNR_NAK,         STAYS,      SUCCESS,           NONE,             no_receive)             \
+    V(BAD_SEQUENCE,       ANSWER_NAK_INVALID,     FAILS,      WR_FLUSH_ERR,      QP_REQ_ERR,       bad_sequence_opcode)    \
+    V(UNSUPPORTED,        ANSWER_NAK_INVALID,     FAILS,      WR_FLUSH_ERR,      QP_REQ_ERR,       bad_sequence_opcode)    \
+    V(NOT_ENABLED,        ANSWER_NAK_INVALID,     FAILS,      WR_FLUSH_ERR,      QP_REQ_ERR,       remote_access_refused)  \
+    V(BAD_LENGTH,         ANSWER_NAK_INVALID,     FAILS,      WR_FLUSH_ERR,      QP_REQ_ERR,       bad_length)             \
+    V(TOO_MANY_READS,     ANSWER_NAK_INVALID,     FAILS,      WR_FLUSH_ERR,      QP_REQ_ERR,       too_many_reads)         \
+    V(RECEIVE_TOO_SMALL,  ANSWER_NAK_INVALID,     FAILS,      LOC_LEN_ERR,       QP_REQ_ERR,       receive_too_small)      \
+    V(RECEIVE_BAD,        ANSWER_NAK_OPERATIONAL, FAILS,      LOC_PROT_ERR,      NONE,             responder_memory_fault) \
+    V(BAD_ACCESS,         ANSWER_NAK_ACCESS,      FAILS,      WR_FLUSH_ERR,      QP_ACCESS_ERR,    remote_access_refused)  \
+    V(MEMORY_FAULT,       ANSWER_NAK_OPERATIONAL, FAILS,      WR_FLUSH_ERR,      QP_ACCESS_ERR,    responder_memory_fault)
+/* clang-format on */
+
+enum verdict {
+#define VERDICT_ENUM(name, answer, effect, status, event, counter) VERDICT_##name,
+    VERDICTS(VERDICT_ENUM)
+#undef VERDICT_ENUM
+};
+
+const char *verdict_name(enum verdict verdict);
+
+/* Carries an accepted request of RC or UC out; what fails while doing it is the verdict. */
+enum verdict execute(struct qp *qp, const struct packet *p);
+
+/*
+ * The QP fails. The receive request that the message holds (or, where the
+ * verdict gives a status of its own, would have taken) ends with it. p: the
+ * packet, or NULL when the fault was met while answering.
+ */
+void responder_fail(struct qp *qp, const struct packet *p, enum verdict v);
+
+/* A duplicate READ or atomic: its answer is sent again. Others: the newest ACK. */
+void execute_duplicate(struct qp *qp, const struct packet *p);
+
+/* A UD datagram for the QP. */
+void datagram_receive(struct qp *qp, const struct packet *p, const struct datagram *d);
+
+/* Completes the receive request that the QP took. p is looked at for a success only. */
+struct receive_end {
+    enum completion_status status;
+    uint32_t byte_len;
+    uint32_t flags;
+    uint32_t src_qpn;
+    bool write; /* WRITE with immediate */
+};
+void receive_complete(struct qp *qp, struct recv_wqe *wqe, const struct packet *p,
+                      const struct receive_end *end);
+
+static inline struct read_resource *read_resource_at(const struct responder *r, uint32_t counter)
+{
+    return &r->reads[counter & (r->reads_size - 1)];
+}
+
+static inline struct sge_list receive_sges(const struct qp *qp, const struct recv_wqe *wqe)
+{
+    return (struct sge_list){
+        .sges = wqe->sges, .count = wqe->sge_count, .pd = qp->srq != NULL ? qp->srq->pd : qp->pd};
+}
+
+#endif

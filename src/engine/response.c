@@ -1,0 +1,234 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * Sends the responder's answers (IBA 9.7.5): READ and atomic responses in
+ * order, then the acknowledgement or NAK that is due. One acknowledgement
+ * stands for all requests before it, however many asked for one.
+ */
+#include <assert.h>
+#include <string.h>
+
+#include "engine/engine_private.h"
+#include "engine/memory.h"
+#include "engine/responder_private.h"
+#include "wire/aeth.h"
+
+/* A NAK that ends the connection, unlike those that ask for a repeat. */
+static bool nak_is_final(const struct responder *r)
+{
+    return r->ack == ACK_NAK && aeth_kind(r->nak_syndrome) == AETH_NAK &&
+           aeth_value(r->nak_syndrome) != NAK_PSN_SEQUENCE;
+}
+
+/* A QP that failed still says so, and answers what was asked before that. */
+static bool may_answer(const struct qp *qp)
+{
+    if (qp->service != SERVICE_RC)
+        return false;
+    if (qp->state == QP_ERR)
+        return nak_is_final(&qp->responder);
+    return qp->state == QP_RTR || qp->state == QP_RTS || qp->state == QP_SQD;
+}
+
+/* Receive requests that the peer may count on beyond the messages of the MSN (IBA 9.7.7.2.4). */
+static uint8_t credits(const struct qp *qp)
+{
+    const struct responder *r = &qp->responder;
+
+    if (qp->srq != NULL)
+        return AETH_CREDITS_INVALID;
+    return credits_encode(r->rq.posted_count + (r->receive != NULL ? 1 : 0));
+}
+
+static struct headers response_headers(const struct qp *qp, enum operation_code operation,
+                                       struct psn psn)
+{
+    return (struct headers){
+        .bth =
+            {
+                .opcode = opcode_make(SERVICE_RC, operation),
+                .mig_req = true,
+                .pkey = qp->engine->config.pkey,
+                .dest_qpn = qp->attr.dest_qpn,
+                .psn = psn,
+            },
+        .aeth = {.syndrome = aeth_make(AETH_ACK, credits(qp)), .msn = qp->responder.msn},
+    };
+}
+
+struct response_batch {
+    struct datagram_batch *out;
+    size_t total;
+    bool closed;
+};
+
+/* Room for a packet of this length, or NULL when it does not fit (struct datagram_batch). */
+static uint8_t *reserve(const struct qp *qp, struct response_batch *b, size_t len)
+{
+    struct datagram_batch *out = b->out;
+    uint8_t *to = out->buffer + b->total;
+
+    if (b->total + len > out->capacity || out->count == out->count_max)
+        return NULL;
+    if (out->count > 0 && (b->closed || len > out->segment_len))
+        return NULL;
+    if (out->count == 0) {
+        out->path = qp->attr.path;
+        out->src_port = qp->src_port;
+        out->dest_slot = (uint8_t)(qp->attr.dest_qpn >> 16);
+        out->segment_len = len;
+        out->payload_absent = 0;
+    }
+    return to;
+}
+
+static void take(struct qp *qp, struct response_batch *b, size_t len)
+{
+    b->closed = len < b->out->segment_len;
+    b->total += len;
+    b->out->last_len = len;
+    b->out->count++;
+    qp->engine->counters.sent_packets++;
+}
+
+/* The memory went away between request and answer: the answer is a NAK in its place. */
+static void fail_read(struct qp *qp, struct psn psn, enum verdict v)
+{
+    struct responder *r = &qp->responder;
+    enum nak_code code = v == VERDICT_BAD_ACCESS ? NAK_REMOTE_ACCESS : NAK_REMOTE_OPERATIONAL;
+
+    r->read_next = r->read_tail;
+    r->ack = ACK_NAK;
+    r->nak_sent = true;
+    r->nak_syndrome = aeth_make(AETH_NAK, code);
+    r->nak_psn = psn;
+    responder_fail(qp, NULL, v);
+}
+
+static enum verdict read_payload(struct qp *qp, const struct read_resource *resource, uint8_t *to,
+                                 uint32_t len)
+{
+    struct mr_query q = {.pd = qp->pd,
+                         .va = resource->va + (uint64_t)qp->responder.read_cursor * qp->attr.pmtu,
+                         .len = len,
+                         .key = resource->rkey,
+                         .access = ACCESS_REMOTE_READ};
+    uint8_t *memory;
+
+    if (len > 0) {
+        if (mr_resolve(qp->engine, &q, &memory) != MR_OK)
+            return VERDICT_BAD_ACCESS;
+        if (engine_copy(qp->engine, to, memory, len) != 0)
+            return VERDICT_MEMORY_FAULT;
+    }
+    memset(to + len, 0, packet_pad(len));
+    return VERDICT_ACCEPT;
+}
+
+static enum operation_code read_operation(const struct responder *r, uint32_t packet_count)
+{
+    bool first = r->read_cursor == r->read_first;
+    bool last = r->read_cursor == packet_count - 1;
+
+    if (first)
+        return last ? OP_READ_RESP_ONLY : OP_READ_RESP_FIRST;
+    return last ? OP_READ_RESP_LAST : OP_READ_RESP_MIDDLE;
+}
+
+/* The next packet of the READ that is being answered. False: it does not fit, or the QP failed. */
+static bool append_read(struct qp *qp, struct response_batch *b,
+                        const struct read_resource *resource)
+{
+    struct responder *r = &qp->responder;
+    uint64_t offset = (uint64_t)r->read_cursor * qp->attr.pmtu;
+    uint32_t len = resource->length - (uint32_t)offset;
+    struct psn psn = psn_add(resource->psn_first, r->read_cursor);
+    struct headers h = response_headers(qp, read_operation(r, resource->packet_count), psn);
+    size_t headers_len = opcode_headers_len(h.bth.opcode);
+    enum verdict v;
+    uint8_t *to;
+
+    if (len > qp->attr.pmtu)
+        len = qp->attr.pmtu;
+    to = reserve(qp, b, headers_len + len + packet_pad(len) + ICRC_LEN);
+    if (to == NULL)
+        return false;
+    v = read_payload(qp, resource, to + headers_len, len);
+    if (v != VERDICT_ACCEPT) {
+        fail_read(qp, psn, v);
+        return false;
+    }
+    h.bth.pad_count = packet_pad(len);
+    h.aeth.msn = resource->msn;
+    headers_write(&h, to);
+    qp->engine->counters.sent_payload_bytes += len;
+    take(qp, b, headers_len + len + packet_pad(len) + ICRC_LEN);
+    return true;
+}
+
+static bool append_atomic(struct qp *qp, struct response_batch *b,
+                          const struct read_resource *resource)
+{
+    struct headers h = response_headers(qp, OP_ATOMIC_ACK, resource->psn_first);
+    size_t len = opcode_headers_len(h.bth.opcode) + ICRC_LEN;
+    uint8_t *to = reserve(qp, b, len);
+
+    if (to == NULL)
+        return false;
+    h.aeth.msn = resource->msn;
+    h.atomic_ack.original = resource->original;
+    headers_write(&h, to);
+    take(qp, b, len);
+    return true;
+}
+
+static bool append_answer(struct qp *qp, struct response_batch *b)
+{
+    struct responder *r = &qp->responder;
+    const struct read_resource *resource = read_resource_at(r, r->read_next);
+
+    if (resource->atomic ? !append_atomic(qp, b, resource) : !append_read(qp, b, resource))
+        return false;
+    r->read_cursor++;
+    if (r->read_cursor == resource->packet_count) {
+        r->read_next++;
+        r->read_first = 0;
+        r->read_cursor = 0;
+        if ((int32_t)(r->read_next - r->read_answered) > 0)
+            r->read_answered = r->read_next;
+    }
+    return true;
+}
+
+static void append_ack(struct qp *qp, struct response_batch *b)
+{
+    struct responder *r = &qp->responder;
+    bool is_nak = r->ack == ACK_NAK;
+    struct headers h = response_headers(qp, OP_ACK, is_nak ? r->nak_psn : psn_sub(r->epsn, 1));
+    size_t len = opcode_headers_len(h.bth.opcode) + ICRC_LEN;
+    uint8_t *to = reserve(qp, b, len);
+
+    if (to == NULL)
+        return;
+    if (is_nak)
+        h.aeth.syndrome = r->nak_syndrome;
+    headers_write(&h, to);
+    take(qp, b, len);
+    r->ack = ACK_NONE;
+}
+
+uint32_t responder_transmit(struct qp *qp, uint64_t now, struct datagram_batch *out)
+{
+    struct responder *r = &qp->responder;
+    struct response_batch b = {.out = out};
+
+    (void)now;
+    out->count = 0;
+    if (!may_answer(qp))
+        return 0;
+    while (r->read_next != r->read_tail)
+        if (!append_answer(qp, &b))
+            break;
+    if (r->read_next == r->read_tail && r->ack != ACK_NONE)
+        append_ack(qp, &b);
+    return out->count;
+}
