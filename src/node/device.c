@@ -40,7 +40,7 @@ struct interface {
 
 struct address {
     uint32_t ifindex;
-    uint32_t rank; /* order of the GID table */
+    uint32_t rank;  /* order of the GID table */
     uint32_t index; /* as the kernel lists them */
     struct gid gid;
 };
@@ -55,7 +55,8 @@ struct listing {
     int error;
 };
 
-/* Makes room for one more element, twice as many at a time. NULL with *error set when there is none. */
+/* Makes room for one more element, twice as many at a time. NULL with *error set when there is
+ * none. */
 static void *grown(void *array, uint32_t count, size_t size, int *error)
 {
     void *larger = array;
@@ -147,9 +148,8 @@ static int take_interface(const struct nlmsghdr *message, void *context)
     i->device.active_mtu = device_active_mtu(i->device.netdev_mtu);
     device_guid(
         &(struct device_hardware){
-            .mac = attributes[IFLA_ADDRESS] != NULL
-                       ? mnl_attr_get_payload(attributes[IFLA_ADDRESS])
-                       : NULL,
+            .mac = attributes[IFLA_ADDRESS] != NULL ? mnl_attr_get_payload(attributes[IFLA_ADDRESS])
+                                                    : NULL,
             .mac_len = attributes[IFLA_ADDRESS] != NULL
                            ? mnl_attr_get_payload_len(attributes[IFLA_ADDRESS])
                            : 0,

@@ -24,16 +24,17 @@ struct device_gid {
 };
 
 struct device {
-    char name[DEVICE_NAME_MAX];   /* "uroce_eth0" */
+    char name[DEVICE_NAME_MAX]; /* "uroce_eth0" */
     char netdev[IF_NAMESIZE];
     uint32_t ifindex;
     uint32_t netdev_mtu;
-    uint32_t active_mtu;          /* path MTU in bytes that fits the interface: 256 to 4096 */
-    uint8_t guid[8];              /* network order; EUI-64 of the MAC, or derived from the name */
+    uint32_t active_mtu; /* path MTU in bytes that fits the interface: 256 to 4096 */
+    uint8_t guid[8];     /* network order; EUI-64 of the MAC, or derived from the name */
     bool loopback;
-    bool up;                      /* has a carrier */
+    bool up; /* has a carrier */
     uint32_t gid_count;
-    struct device_gid gids[DEVICE_GIDS_MAX]; /* link-local, then global IPv6 and IPv4-mapped; no holes */
+    struct device_gid
+        gids[DEVICE_GIDS_MAX]; /* link-local, then global IPv6 and IPv4-mapped; no holes */
 };
 
 /*

@@ -42,7 +42,8 @@ static const int signals[] = {SIGSEGV, SIGBUS};
 
 static struct sigaction previous[SIGNAL_COUNT]; /* written before the handler is installed */
 
-/* ThreadSanitizer's, when it is there: the application may write what we read; that race is RDMA. */
+/* ThreadSanitizer's, when it is there: the application may write what we read; that race is RDMA.
+ */
 __attribute__((weak)) void AnnotateIgnoreReadsBegin(const char *file, int line);
 __attribute__((weak)) void AnnotateIgnoreReadsEnd(const char *file, int line);
 __attribute__((weak)) void AnnotateIgnoreWritesBegin(const char *file, int line);
@@ -234,7 +235,8 @@ static int copy_by_kernel(uint8_t *dst, const uint8_t *src, size_t len)
         return -EFAULT;
     /* Forbidden here: then the program that took the handlers has to live with what it gets. */
     log_warn("process_vm_writev is refused (%s): memory that goes away while registered will "
-             "end the program", strerror(errno));
+             "end the program",
+             strerror(errno));
     atomic_store(&way, WAY_PLAIN);
     copy_ordered(dst, src, len);
     return 0;
@@ -256,7 +258,8 @@ int guarded_copy(void *dst, const void *src, size_t len)
     return 0;
 }
 
-/* One page range brought in. EINVAL: a kernel before 5.14, or memory of a device; not to be judged. */
+/* One page range brought in. EINVAL: a kernel before 5.14, or memory of a device; not to be judged.
+ */
 static int populate(uintptr_t start, size_t len, bool writable)
 {
     int advice = writable ? MADV_POPULATE_WRITE : MADV_POPULATE_READ;
@@ -281,7 +284,8 @@ int guarded_probe(const void *base, size_t len, bool writable)
     if ((uintptr_t)base > UINTPTR_MAX - (len - 1) - page)
         return -EINVAL;
     end = ((uintptr_t)base + len - 1 + page) & ~(page - 1);
-    /* For Linux a check of the mappings of the whole range and nothing more; their number is what it costs. */
+    /* For Linux a check of the mappings of the whole range and nothing more; their number is what
+     * it costs. */
     if (msync((void *)start, end - start, MS_ASYNC) != 0)
         return -EFAULT;
     if (end - start <= PROBE_LEN_MAX)

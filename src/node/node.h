@@ -18,43 +18,74 @@
 struct node;
 
 /*
- * The process's node, started if it is not yet (in a child after fork: a new
- * one). NULL with errno set and the reason said on standard error (always: a
- * device that cannot be opened must say why) when it cannot start. Counted: node_put.
+ * The process's node, started if it is not yet. NULL with errno set and the
+ * reason said on standard error (always: a device that cannot be opened must
+ * say why) when it cannot start. Paired with node_put.
+ *
+ * In a child after fork the node is there but without engine and link until
+ * the first node_get of the child starts both anew: objects of before must not
+ * be used any more.
  */
 struct node *node_get(void);
 void node_put(struct node *n);
 
+/* The lock is held; not NULL after node_get. */
 struct engine *node_engine(struct node *n);
 
-/* Recursive locking is a bug. Disables thread cancellation while held. */
+/* Recursive locking is a bug. Disables thread cancellation while held; node_unlock as node_leave.
+ */
 void node_lock(struct node *n);
 void node_unlock(struct node *n);
 
 /*
- * The lock with what surrounds a data path call. node_enter notes that the
- * application is active and takes the lock. node_leave_posted: work was posted;
- * sends what may leave and unlocks. node_leave just unlocks.
+ * The lock around a data path call: node_enter as node_lock. node_leave: hands out events, sees to
+ * it that deadlines are kept, and unlocks. node_leave_posted: sends what may leave before.
  */
 void node_enter(struct node *n);
 void node_leave_posted(struct node *n);
 void node_leave(struct node *n);
 
 /*
- * Moves everything that can move now: receives, runs timers, sends, hands out
- * events. For an application that polls and finds nothing. The lock is held.
+ * Moves what can move now: receives, runs timers, sends, hands out events; a bounded amount of
+ * each. For an application that polls and finds nothing: the progress thread stands back
+ * while it goes on doing so. The lock is held.
  */
 void node_progress(struct node *n);
 
-/* Before a thread goes to sleep for a completion or event: makes sure that the progress thread looks after it. */
+/*
+ * Before a thread goes to sleep for a completion or event: makes sure that the progress thread
+ * looks after it at once. The lock is not held.
+ */
 void node_before_sleep(struct node *n);
 
-/* After an empty poll, lock not held: yields the core when many empty polls in a row say that it is needed. */
+/*
+ * After an empty poll, lock not held: lets waiting threads have the lock, and
+ * yields the core when many empty polls in a row say that it is needed (UROCE_SPIN).
+ */
 void node_idle_hint(struct node *n, uint32_t empty_polls);
 
-/* Who gets the engine's events; called with the lock held, so it may only note and write descriptors. Set once. */
+/* Who gets the engine's events; called with the lock held, so it may only note and write
+ * descriptors. Set once. */
 typedef void (*node_event_fn)(const struct engine_event *event);
 void node_set_event_handler(node_event_fn fn);
+
+/* name, sentence */
+#define NODE_COUNTERS(C)                                                                           \
+    C(wakeups, "times that the progress thread woke from its sleep")                               \
+    C(served, "times that it moved datagrams or ran timers")                                       \
+    C(stood_back, "times that it left the work to a polling application")                          \
+    C(pokes, "times that it was woken for an earlier deadline or a thread that goes to sleep")     \
+    C(send_retries, "batches that the link did not take at once")
+
+struct node_counters {
+#define NODE_COUNTER_FIELD(name, text) uint64_t name;
+    NODE_COUNTERS(NODE_COUNTER_FIELD)
+#undef NODE_COUNTER_FIELD
+};
+
+/* Copies of what node and link have counted. The lock is not held. */
+struct node_counters node_counters(struct node *n);
+struct link_counters node_link_counters(struct node *n);
 
 uint64_t node_now(void); /* CLOCK_MONOTONIC in ns */
 

@@ -101,8 +101,8 @@ static bool parse_switch(const char *text, bool *out)
     static const struct {
         const char *word;
         bool value;
-    } words[] = {{"on", true},   {"off", false}, {"yes", true}, {"no", false},
-                 {"true", true}, {"false", false}, {"1", true}, {"0", false}};
+    } words[] = {{"on", true},   {"off", false},   {"yes", true}, {"no", false},
+                 {"true", true}, {"false", false}, {"1", true},   {"0", false}};
 
     for (size_t i = 0; i < sizeof(words) / sizeof(words[0]); i++) {
         if (strcasecmp(text, words[i].word) == 0) {
@@ -204,8 +204,8 @@ struct reading {
     struct settings *out;
 };
 
-__attribute__((format(printf, 2, 3))) static void
-complain(const struct settings_source *source, const char *format, ...)
+__attribute__((format(printf, 2, 3))) static void complain(const struct settings_source *source,
+                                                           const char *format, ...)
 {
     char sentence[SENTENCE_SIZE];
     va_list args;
@@ -236,8 +236,10 @@ static int take_line(void *context, const char *section, const char *name, const
     if (s != NULL)
         take(r, s, where, value);
     else
-        complain(r->source, "%s'%.64s' is not a setting; they are described in "
-                            "uroce-environment(7)", where, name);
+        complain(r->source,
+                 "%s'%.64s' is not a setting; they are described in "
+                 "uroce-environment(7)",
+                 where, name);
     return 1;
 }
 

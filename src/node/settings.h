@@ -28,12 +28,12 @@ struct settings {
     bool gro;
     bool bpf;
     uint64_t send_sockets;
-    uint64_t receive_buffer;   /* bytes, or SETTING_AUTO: what the kernel allows */
-    uint64_t window;           /* bytes, or SETTING_AUTO */
+    uint64_t receive_buffer; /* bytes, or SETTING_AUTO: what the kernel allows */
+    uint64_t window;         /* bytes, or SETTING_AUTO */
     uint64_t timeout_floor_ms;
     uint64_t datagram_rate_bps; /* or SETTING_AUTO */
     uint64_t rd_atomic;
-    uint64_t spin;             /* empty polls in a row before the core is offered; 0: never */
+    uint64_t spin; /* empty polls in a row before the core is offered; 0: never */
     uint64_t vendor_part_id;
 };
 

@@ -1,0 +1,92 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* The inside of the node, for the files of node/ only. */
+#ifndef UROCE_NODE_NODE_PRIVATE_H
+#define UROCE_NODE_NODE_PRIVATE_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <sys/types.h>
+
+#include "node/node.h"
+#include "node/pacing.h"
+
+/* What the progress thread is about. */
+enum thread_state {
+    THREAD_NONE,
+    THREAD_SERVING,       /* has or wants the lock, and looks at everything before it sleeps */
+    THREAD_WAITING,       /* sleeps until a descriptor, a poke or sleeps_until */
+    THREAD_STANDING_BACK, /* sleeps a short time while the application polls */
+};
+
+struct node {
+    /* Any thread. */
+    _Alignas(64)
+        atomic_uint epoch; /* progress by the application: only the lock's owner adds to it */
+    _Alignas(64) atomic_uint quiet_epoch; /* the epoch at which a thread last went to sleep */
+    atomic_uint lock_waiters;
+    _Atomic enum thread_state thread_state;
+    atomic_uint pokes;
+    pthread_mutex_t lock;
+
+    /* Under the lock from here on. Set at start. */
+    struct engine *engine; /* NULL: not started */
+    struct link *link;
+    pid_t pid;            /* of the process that started it */
+    uint32_t yield_after; /* empty polls; 0: never */
+
+    /* The progress thread. */
+    pthread_t thread;
+    int epoll_fd;
+    int wake_fd; /* eventfd: readable when the thread has been poked */
+    bool thread_stop;
+    uint64_t sleeps_until; /* when the waiting thread wakes by itself; ENGINE_NEVER */
+
+    /* Moves with use. */
+    int cancel_state;       /* of the owner, to be restored */
+    uint32_t activity;      /* uses of the lock by the application, and datagrams that came */
+    uint64_t now;           /* when the datagrams being received were looked at */
+    uint64_t retry_ns;      /* when to offer the batch to the link again; ENGINE_NEVER */
+    uint64_t retry_wait_ns; /* what was waited for the last offer; 0: it was taken */
+    bool unfinished;        /* sending stopped for its bound, not for lack of work */
+    uint64_t checked_ns;    /* when the signal handlers were last looked at */
+    struct pacing pacing;
+    struct datagram_batch batch; /* count > 0: not sent yet */
+    uint8_t *buffer;             /* of the batch */
+    struct node_counters counters;
+};
+
+/* --- progress.c; the lock is held --- */
+
+/* One bounded turn of receiving, timers and sending. Returns true when it moved anything. */
+bool progress_turn(struct node *n);
+
+/* Sends what may leave, a bounded amount. */
+void progress_send(struct node *n, uint64_t now);
+
+/* When the node must be looked at again: 0 for at once, or ENGINE_NEVER. */
+uint64_t progress_deadline(const struct node *n);
+
+void progress_hand_out_events(struct node *n);
+
+/* As struct engine_config.datagram_room; context is the node. */
+uint32_t progress_datagram_room(void *context, const struct gid *dst, uint8_t slot, uint64_t now);
+
+/* --- thread.c --- */
+
+/* Returns 0 or a negative errno. */
+int thread_start(struct node *n);
+
+/* For exit: ends the thread and waits for it for a bounded time. The lock is not held. */
+void thread_stop(struct node *n);
+
+/* For a child after fork: the thread is not there; closes its descriptors. */
+void thread_forget(struct node *n);
+
+/* Wakes the thread from either sleep. */
+void thread_poke(struct node *n);
+
+/* The lock without cancellation or notes, for thread.c. */
+void node_acquire(struct node *n);
+void node_release(struct node *n);
+
+#endif

@@ -1,0 +1,138 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * What moves the engine: datagrams from the link into it, time, datagrams out
+ * of it to the link, events to whoever asked for them. Each turn is bounded, so
+ * that neither direction nor a thread that waits for the lock starves.
+ */
+#include "node/node_private.h"
+
+#include <time.h>
+
+#include "node/guarded_copy.h"
+#include "wire/opcode.h"
+
+/* Datagrams a turn: two full UDP_GRO packets. */
+#define TURN_RECEIVE_MAX 128u
+/* Batches a turn. */
+#define TURN_SEND_MAX 32u
+/* How soon a batch that the link did not take is offered again: at first, and at most. */
+#define RETRY_MIN_NS 50000u
+#define RETRY_MAX_NS 5000000u
+#define CHECK_NS 1000000000u
+
+static _Atomic(node_event_fn) event_handler;
+
+uint64_t node_now(void)
+{
+    struct timespec t;
+
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
+}
+
+void node_set_event_handler(node_event_fn fn)
+{
+    atomic_store(&event_handler, fn);
+}
+
+void progress_hand_out_events(struct node *n)
+{
+    node_event_fn fn = atomic_load_explicit(&event_handler, memory_order_acquire);
+    struct engine_event event;
+
+    while (engine_event_next(n->engine, &event))
+        if (fn != NULL)
+            fn(&event);
+}
+
+static void take_datagram(void *context, const struct datagram *d)
+{
+    struct node *n = context;
+
+    engine_receive(n->engine, d, n->now);
+}
+
+uint32_t progress_datagram_room(void *context, const struct gid *dst, uint8_t slot, uint64_t now)
+{
+    const struct node *n = context;
+    uint32_t room = link_local_room(n->link, dst, slot);
+
+    return room != UINT32_MAX ? room : pacing_room(&n->pacing, dst, slot, now);
+}
+
+static uint64_t next_wait(uint64_t wait_ns)
+{
+    if (wait_ns == 0)
+        return RETRY_MIN_NS;
+    return wait_ns < RETRY_MAX_NS / 2 ? 2 * wait_ns : RETRY_MAX_NS;
+}
+
+/* Offers the batch to the link; false when it has to wait. */
+static bool offer_batch(struct node *n, uint64_t now)
+{
+    struct datagram_batch *b = &n->batch;
+    enum service service = opcode_service(b->buffer[0]);
+    uint64_t len = (b->count - 1) * (uint64_t)b->segment_len + b->last_len;
+
+    if (link_send(n->link, b) != 0) {
+        n->counters.send_retries++;
+        n->retry_wait_ns = next_wait(n->retry_wait_ns);
+        n->retry_ns = now + n->retry_wait_ns;
+        return false;
+    }
+    if (service == SERVICE_UC || service == SERVICE_UD)
+        pacing_charge(&n->pacing, b, len, now);
+    b->count = 0;
+    n->retry_wait_ns = 0;
+    n->retry_ns = ENGINE_NEVER;
+    return true;
+}
+
+void progress_send(struct node *n, uint64_t now)
+{
+    n->unfinished = false;
+    if (n->batch.count > 0 && (now < n->retry_ns || !offer_batch(n, now)))
+        return;
+    for (uint32_t i = 0; i < TURN_SEND_MAX; i++) {
+        if (!engine_wants_transmit(n->engine) || engine_transmit(n->engine, now, &n->batch) == 0 ||
+            !offer_batch(n, now))
+            return;
+    }
+    n->unfinished = engine_wants_transmit(n->engine);
+}
+
+static void check_handlers(struct node *n)
+{
+    if (n->now - n->checked_ns < CHECK_NS)
+        return;
+    n->checked_ns = n->now;
+    guarded_copy_check();
+}
+
+bool progress_turn(struct node *n)
+{
+    uint32_t received;
+    bool due;
+
+    n->now = node_now();
+    check_handlers(n);
+    received = link_receive(n->link, TURN_RECEIVE_MAX, take_datagram, n);
+    n->activity += received;
+    if (received > 0)
+        n->now = node_now();
+    due = engine_deadline(n->engine) <= n->now;
+    if (due)
+        engine_advance(n->engine, n->now);
+    progress_send(n, n->now);
+    progress_hand_out_events(n);
+    return received > 0 || due || n->unfinished;
+}
+
+uint64_t progress_deadline(const struct node *n)
+{
+    uint64_t deadline = engine_deadline(n->engine);
+
+    if (n->unfinished)
+        return 0;
+    return n->retry_ns < deadline ? n->retry_ns : deadline;
+}

@@ -1,0 +1,344 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * The progress thread: keeps engine and link going while the application does
+ * not, and keeps out of the way while it does.
+ *
+ * The link's descriptors are one-shot in the thread's epoll, so that data that
+ * the application fetches by polling wakes the thread at most once. Woken, it
+ * looks at the epoch, which the application moves on with each poll: changed
+ * since the last look means somebody is at it, and the thread sleeps a little and looks again. Only
+ * when the epoch has stood still does it take the lock, move what there is, and arm the
+ * descriptors. Arming reports what came in between, so no wake-up is lost, and
+ * the application sets no flag that could be missed.
+ *
+ * A thread that goes to sleep itself says at which epoch; that is as good as standing still.
+ */
+#include "node/node_private.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <limits.h>
+#include <poll.h>
+#include <signal.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <sys/prctl.h>
+#include <time.h>
+#include <unistd.h>
+
+#define NS_PER_S 1000000000u
+
+#define STACK_SIZE (256u * 1024)
+#define TIMERSLACK_NS 1000u
+
+/*
+ * How long to stand back before the next look: short for an application that
+ * was idle at the first look when last found, longer for one that polls, longest
+ * for one that has polled all along.
+ */
+#define STAND_BACK_FIRST_NS 20000u
+#define STAND_BACK_NS 200000u
+#define STAND_BACK_LONG_NS 1000000u
+#define LOOKS_POLLER 3u
+#define LOOKS_LONG 10u
+
+/*
+ * Sleeps are no longer than this while something was going on lately: most
+ * deadlines are later, so that posting work need not wake the thread to tell it of them.
+ */
+#define ACTIVE_SLEEP_NS 20000000u
+
+/* A descriptor that reports something where nothing is: so many times in a row, then slowly. */
+#define FRUITLESS_MAX 16u
+
+/* What the thread knows; nobody else looks at it. */
+struct thread {
+    struct node *node;
+    uint32_t seen_epoch;
+    uint32_t seen_activity;
+    uint32_t looks;     /* of the last time that it stood back */
+    uint32_t fruitless; /* wake-ups in a row that found nothing */
+    uint32_t wakeups;   /* and the next: since they were added to the counters */
+    uint32_t stood_back;
+    uint32_t fired; /* descriptors to arm, a bit each; the last is for the poke */
+    bool moved;     /* in the last turn */
+};
+
+/* How long exit waits for the thread to end. */
+#define STOP_NS 100000000u
+
+#define FIRED_POKE (1u << LINK_DESCRIPTORS_MAX)
+
+void thread_poke(struct node *n)
+{
+    const uint64_t one = 1;
+
+    atomic_fetch_add_explicit(&n->pokes, 1, memory_order_relaxed);
+    /* A full counter is readable too. */
+    if (write(n->wake_fd, &one, sizeof(one)) < 0)
+        assert(errno == EAGAIN);
+}
+
+static void drain_poke(struct node *n)
+{
+    uint64_t count;
+
+    if (read(n->wake_fd, &count, sizeof(count)) < 0)
+        assert(errno == EAGAIN);
+}
+
+static struct timespec timespec_of(uint64_t ns)
+{
+    return (struct timespec){.tv_sec = (time_t)(ns / NS_PER_S), .tv_nsec = (long)(ns % NS_PER_S)};
+}
+
+/* Sleeps for ns or until poked. */
+static void nap(struct node *n, uint64_t ns)
+{
+    struct pollfd poked = {.fd = n->wake_fd, .events = POLLIN};
+    struct timespec time = timespec_of(ns);
+
+    if (ppoll(&poked, 1, &time, NULL) > 0)
+        drain_poke(n);
+}
+
+/* epoll_wait with a deadline in nanoseconds; kernels before 5.11 round up to milliseconds. */
+static int epoll_wait_until(int fd, struct epoll_event *events, int count, uint64_t deadline)
+{
+    uint64_t now, left;
+    struct timespec time;
+    int result, ms;
+
+    if (deadline == ENGINE_NEVER)
+        return epoll_wait(fd, events, count, -1);
+    now = node_now();
+    left = deadline > now ? deadline - now : 0;
+    time = timespec_of(left);
+    result = epoll_pwait2(fd, events, count, &time, NULL);
+    if (result >= 0 || (errno != ENOSYS && errno != EPERM))
+        return result;
+    ms = left < (uint64_t)INT_MAX * 1000000u ? (int)((left + 999999u) / 1000000u) : INT_MAX;
+    return epoll_wait(fd, events, count, ms);
+}
+
+/* Sleeps until a descriptor, a poke or the deadline, and notes which descriptors fired. */
+static void wait_until(struct thread *t, uint64_t deadline)
+{
+    struct epoll_event events[LINK_DESCRIPTORS_MAX + 1];
+    int count = epoll_wait_until(t->node->epoll_fd, events, LINK_DESCRIPTORS_MAX + 1, deadline);
+
+    for (int i = 0; i < count; i++)
+        t->fired |= 1u << events[i].data.u32;
+    if ((t->fired & FIRED_POKE) != 0)
+        drain_poke(t->node);
+    t->fired &= ~FIRED_POKE;
+    t->wakeups++;
+}
+
+/* One-shot descriptors that fired are asleep; what arrived since fires at once. */
+static void arm(struct thread *t)
+{
+    const struct link *link = t->node->link;
+
+    for (uint32_t i = 0; i < link->descriptor_count; i++) {
+        struct epoll_event event = {.events = EPOLLIN | EPOLLONESHOT, .data.u32 = i};
+
+        if ((t->fired & (1u << i)) != 0)
+            epoll_ctl(t->node->epoll_fd, EPOLL_CTL_MOD, link->descriptors[i], &event);
+    }
+    t->fired = 0;
+}
+
+/* True when the application has made progress by itself since the last look. */
+static bool application_polls(const struct thread *t)
+{
+    uint32_t epoch = atomic_load(&t->node->epoch);
+
+    return epoch != t->seen_epoch && epoch != atomic_load(&t->node->quiet_epoch);
+}
+
+/* Sleeps for as long as the application polls. Returns true if it slept at all. */
+static bool stand_back(struct thread *t)
+{
+    const bool poller = t->looks >= LOOKS_POLLER;
+    uint32_t looks = 0;
+
+    /* Before the look, as node_before_sleep looks at the state after its note: one of them sees the
+     * other. */
+    atomic_store(&t->node->thread_state, THREAD_STANDING_BACK);
+    while (application_polls(t)) {
+        t->seen_epoch = atomic_load(&t->node->epoch);
+        if (looks >= LOOKS_LONG)
+            nap(t->node, STAND_BACK_LONG_NS);
+        else
+            nap(t->node, looks > 0 || poller ? STAND_BACK_NS : STAND_BACK_FIRST_NS);
+        looks++;
+    }
+    atomic_store(&t->node->thread_state, THREAD_SERVING);
+    if (looks > 0)
+        t->looks = looks;
+    t->stood_back += looks;
+    return looks > 0;
+}
+
+static void add_counters(struct thread *t)
+{
+    struct node_counters *c = &t->node->counters;
+
+    c->wakeups += t->wakeups;
+    c->stood_back += t->stood_back;
+    c->served += t->moved ? 1 : 0;
+    t->wakeups = 0;
+    t->stood_back = 0;
+}
+
+/*
+ * One turn under the lock. *deadline is when to wake, 0 when there is more to
+ * do at once. Returns false when the thread is to end.
+ */
+static bool serve(struct thread *t, uint64_t *deadline)
+{
+    struct node *n = t->node;
+    bool goes_on;
+
+    node_acquire(n);
+    goes_on = !n->thread_stop;
+    *deadline = 0;
+    if (goes_on) {
+        t->moved = progress_turn(n);
+        add_counters(t);
+        if (!t->moved)
+            *deadline = progress_deadline(n);
+        if (n->activity != t->seen_activity && *deadline > n->now + ACTIVE_SLEEP_NS)
+            *deadline = n->now + ACTIVE_SLEEP_NS;
+        t->seen_activity = n->activity;
+        t->seen_epoch = atomic_load_explicit(&n->epoch, memory_order_relaxed);
+        n->sleeps_until = *deadline;
+        if (*deadline > 0)
+            atomic_store(&n->thread_state, THREAD_WAITING);
+    } else {
+        atomic_store(&n->thread_state, THREAD_NONE);
+    }
+    node_release(n);
+    return goes_on;
+}
+
+/* A descriptor that fires and brings nothing, again and again, must not keep a core busy. */
+static void note_fruit(struct thread *t, bool promised)
+{
+    if (t->moved)
+        t->fruitless = 0;
+    else if (promised)
+        t->fruitless++;
+    if (t->fruitless > FRUITLESS_MAX)
+        nap(t->node, STAND_BACK_LONG_NS);
+}
+
+static void *thread_main(void *context)
+{
+    struct thread t = {.node = context, .fired = FIRED_POKE - 1};
+    uint64_t deadline;
+    bool promised = false; /* something fired, and nobody else has fetched it */
+
+    prctl(PR_SET_TIMERSLACK, TIMERSLACK_NS, 0, 0, 0);
+    while (serve(&t, &deadline)) {
+        bool stood_back;
+
+        if (deadline > 0) {
+            note_fruit(&t, promised);
+            arm(&t);
+            wait_until(&t, deadline);
+        }
+        stood_back = stand_back(&t);
+        promised = t.fired != 0 && !stood_back;
+    }
+    return NULL;
+}
+
+/* All signals are the application's threads' business, but the faults of guarded copies. */
+static int create(struct node *n, pthread_attr_t *attr)
+{
+    sigset_t blocked, before;
+    int error;
+
+    sigfillset(&blocked);
+    sigdelset(&blocked, SIGSEGV);
+    sigdelset(&blocked, SIGBUS);
+    pthread_sigmask(SIG_SETMASK, &blocked, &before);
+    error = pthread_create(&n->thread, attr, thread_main, n);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    if (error == 0)
+        pthread_setname_np(n->thread, "uroce");
+    return -error;
+}
+
+static int add_descriptor(struct node *n, int fd, struct epoll_event event)
+{
+    return epoll_ctl(n->epoll_fd, EPOLL_CTL_ADD, fd, &event) == 0 ? 0 : -errno;
+}
+
+/* The link's descriptors sleep until they are first armed. */
+static int open_descriptors(struct node *n)
+{
+    int error;
+
+    n->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
+    n->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    if (n->epoll_fd < 0 || n->wake_fd < 0)
+        return -errno;
+    error = add_descriptor(
+        n, n->wake_fd, (struct epoll_event){.events = EPOLLIN, .data.u32 = LINK_DESCRIPTORS_MAX});
+    for (uint32_t i = 0; i < n->link->descriptor_count && error == 0; i++)
+        error = add_descriptor(n, n->link->descriptors[i],
+                               (struct epoll_event){.events = EPOLLONESHOT, .data.u32 = i});
+    return error;
+}
+
+static void close_descriptors(struct node *n)
+{
+    if (n->epoll_fd >= 0)
+        close(n->epoll_fd);
+    if (n->wake_fd >= 0)
+        close(n->wake_fd);
+    n->epoll_fd = -1;
+    n->wake_fd = -1;
+}
+
+int thread_start(struct node *n)
+{
+    pthread_attr_t attr;
+    int error = open_descriptors(n);
+
+    n->thread_stop = false;
+    if (error == 0)
+        error = -pthread_attr_init(&attr);
+    if (error == 0) {
+        pthread_attr_setstacksize(&attr, STACK_SIZE);
+        atomic_store(&n->thread_state, THREAD_SERVING);
+        error = create(n, &attr);
+        pthread_attr_destroy(&attr);
+    }
+    if (error != 0) {
+        atomic_store(&n->thread_state, THREAD_NONE);
+        close_descriptors(n);
+    }
+    return error;
+}
+
+void thread_stop(struct node *n)
+{
+    struct timespec limit;
+
+    if (atomic_load(&n->thread_state) == THREAD_NONE || pthread_equal(pthread_self(), n->thread))
+        return;
+    thread_poke(n);
+    clock_gettime(CLOCK_REALTIME, &limit);
+    limit = timespec_of((uint64_t)limit.tv_sec * NS_PER_S + (uint64_t)limit.tv_nsec + STOP_NS);
+    pthread_timedjoin_np(n->thread, NULL, &limit);
+}
+
+void thread_forget(struct node *n)
+{
+    atomic_store(&n->thread_state, THREAD_NONE);
+    close_descriptors(n);
+}
