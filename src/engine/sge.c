@@ -63,7 +63,7 @@ static enum completion_status next_piece(struct engine *e, const struct sge_list
         out->len = (uint32_t)run;
         return resolve(e, l, &q, &out->memory) == MR_OK ? STATUS_SUCCESS : STATUS_LOC_PROT_ERR;
     }
-    assert(!"the list is shorter than what is asked of it");
+    assert(want->len == 0); /* the list is as long as what is asked of it */
     return STATUS_LOC_PROT_ERR;
 }
 
