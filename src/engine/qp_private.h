@@ -47,13 +47,14 @@ struct send_wqe {
     };
 };
 
-/* Counters run free; a slot is counter % wr_max. head <= next <= started <= tail; next < started
+/* Counters run free; a slot is counter & slot_mask. head <= next <= started <= tail; next < started
  * once a packet of next was made. */
 struct send_queue {
     struct send_wqe *wqes;
     uint8_t *data; /* per slot: sge_max SGEs, or inline_max bytes */
     uint32_t data_stride;
-    uint32_t wr_max;
+    uint32_t slot_mask; /* slots are a power of two, so that they divide the counters' range */
+    uint32_t wr_max;    /* requests that may be queued */
     uint32_t sge_max;
     uint32_t inline_max;
     uint32_t head;    /* oldest not retired */
@@ -201,12 +202,12 @@ void qp_untake_receive(struct qp *qp, struct recv_wqe *wqe);
 
 static inline struct send_wqe *send_queue_at(const struct send_queue *sq, uint32_t counter)
 {
-    return &sq->wqes[counter % sq->wr_max];
+    return &sq->wqes[counter & sq->slot_mask];
 }
 
 static inline uint8_t *send_queue_data(const struct send_queue *sq, uint32_t counter)
 {
-    return sq->data + (size_t)(counter % sq->wr_max) * sq->data_stride;
+    return sq->data + (size_t)(counter & sq->slot_mask) * sq->data_stride;
 }
 
 int send_queue_init(struct send_queue *sq, const struct qp_cap *cap); /* -ENOMEM */

@@ -233,14 +233,3 @@ struct recv_wqe *srq_take(struct srq *srq)
     }
     return wqe;
 }
-
-void srq_get(struct srq *srq)
-{
-    srq->use_count++;
-}
-
-void srq_put(struct srq *srq)
-{
-    assert(srq->use_count > 0);
-    srq->use_count--;
-}

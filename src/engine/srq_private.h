@@ -65,8 +65,8 @@ struct srq {
     struct pd *pd;
     struct recv_queue queue;
     struct event_source events;
-    uint32_t limit; /* 0: not armed */
-    uint32_t use_count;
+    uint32_t limit;     /* 0: not armed */
+    uint32_t use_count; /* QPs */
     void *context;
 };
 
@@ -75,9 +75,5 @@ struct srq {
  * limit are left, also when there was none to take.
  */
 struct recv_wqe *srq_take(struct srq *srq);
-
-/* Counts the QPs that use it. */
-void srq_get(struct srq *srq);
-void srq_put(struct srq *srq);
 
 #endif
