@@ -76,9 +76,9 @@ bench: build ## the questions asked of speed, answered
 	@meson test -C $(BUILD) --no-rebuild --benchmark --verbose
 
 docs: ## the manual pages, in build/docs
-	@tools/install-deps build docs
+	@tools/install-deps build
 	@$(call setup,$(BUILD))
-	@$(call NINJA,$(BUILD)) docs/all
+	@$(call NINJA,$(BUILD)) manuals
 	@echo "read one with: man -l $(BUILD)/docs/uroce.1"
 
 coverage: ## which lines the tests reach; report in build-coverage/meson-logs
