@@ -36,6 +36,13 @@ static int judge_opcode(const struct qp *qp, const struct send_wr *wr)
     return (services_of[wr->opcode] & (1u << qp->service)) != 0 ? 0 : -EINVAL;
 }
 
+uint32_t qp_send_room(const struct qp *qp)
+{
+    const struct send_queue *sq = &qp->requester.sq;
+
+    return sq->wr_max - (sq->tail - sq->head);
+}
+
 static uint64_t length_of(const struct sge *sges, uint32_t count)
 {
     uint64_t length = 0;
@@ -55,7 +62,7 @@ static int judge_send(const struct qp *qp, const struct send_wr *wr)
         return error;
     if (qp->state == QP_RESET || qp->state == QP_INIT || qp->state == QP_RTR)
         return -EINVAL;
-    if (sq->tail - sq->head >= sq->wr_max)
+    if (qp_send_room(qp) == 0)
         return -ENOMEM;
     if (is_inline) {
         if (wr_wants_response(wr->opcode) || length_of(wr->sges, wr->sge_count) > sq->inline_max)

@@ -171,4 +171,7 @@ struct send_wr {
 int qp_post_send(struct qp *qp, const struct send_wr *wr);
 int qp_post_recv(struct qp *qp, const struct recv_wr *wr);
 
+/* How many more requests the send queue takes now. */
+uint32_t qp_send_room(const struct qp *qp);
+
 #endif
