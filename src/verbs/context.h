@@ -1,0 +1,61 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * An open device. The application's pointer is to the last member of struct
+ * verbs_context: inline functions of <infiniband/verbs.h> reach the extended
+ * calls at negative offsets from it. Ours lies behind.
+ *
+ *      struct verbs_context                      private
+ *     +---------------------------+-------------+----------------
+ *     | query_port ... close_xrcd | ibv_context | device, node ...
+ *     +---------------------------+-------------+----------------
+ *                                 ^ what ibv_open_device returns
+ */
+#ifndef UROCE_VERBS_CONTEXT_H
+#define UROCE_VERBS_CONTEXT_H
+
+#include <infiniband/verbs.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/list.h"
+#include "node/node.h"
+#include "verbs/device.h"
+
+struct context_handle {
+    struct verbs_context verbs;
+    struct device_handle *device;
+    struct node *node;
+    uint32_t fork_generation; /* of the process that opened it */
+    /* under the node's lock */
+    uint32_t use_count; /* 1 while open, and one for each PD, CQ and channel */
+    struct list async;  /* struct async_source with something to tell */
+};
+
+static inline struct context_handle *context_of(struct ibv_context *ibv)
+{
+    return (struct context_handle *)((char *)ibv - offsetof(struct context_handle, verbs.context));
+}
+
+/* How many forks lie between this process and the first that loaded the library. */
+extern uint32_t fork_generation;
+
+/*
+ * False in a child of the process that opened it: its node did not survive the
+ * fork. Every call asks this first, and answers EIO.
+ */
+static inline bool context_alive(const struct context_handle *c)
+{
+    return c->fork_generation == fork_generation;
+}
+
+/* Object creation and destruction count here; the node's lock is held. */
+static inline void context_get(struct context_handle *c)
+{
+    c->use_count++;
+}
+
+/* Gives back a use; the node's lock is not held. The last one frees the context. */
+void context_put(struct context_handle *c);
+
+#endif

@@ -1,0 +1,47 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * Devices as applications hold them. A handle lives as long as the process, so
+ * that a program which keeps a pointer after ibv_free_device_list reads a
+ * device that may be gone, and not freed memory. What is behind it is read
+ * from the system at ibv_get_device_list, ibv_open_device and ibv_query_port;
+ * between these the tables stand still.
+ */
+#ifndef UROCE_VERBS_DEVICE_H
+#define UROCE_VERBS_DEVICE_H
+
+#include <infiniband/verbs.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "node/device.h"
+
+struct device_handle {
+    struct ibv_device ibv;
+    /* libmlx5 and libefa compare the word after struct ibv_device with their own; NULL: not theirs.
+     */
+    void *provider_ops;
+    uint32_t index;      /* place in the registry, and the N of "uverbsN" */
+    bool present;        /* in the latest list of the system */
+    struct device state; /* under the registry's lock */
+};
+
+static inline struct device_handle *device_of(struct ibv_device *ibv)
+{
+    return (struct device_handle *)((char *)ibv - offsetof(struct device_handle, ibv));
+}
+
+/* Reads the devices of the system anew. Returns 0 or a negative errno; then what was known stays.
+ */
+int devices_refresh(void);
+
+/* What was last known of the device; false when it is not there any more. */
+bool device_snapshot(struct device_handle *h, struct device *out);
+
+/* The entry of the GID table; false beyond the last. */
+bool device_gid_at(struct device_handle *h, uint32_t index, struct device_gid *out);
+
+/* The device whose directory in /sys/class/infiniband, or in infiniband_verbs, path is; or NULL. */
+struct device_handle *device_find_path(const char *path);
+
+#endif

@@ -1,0 +1,169 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Shared receive queues. Only the basic kind: no XRC, no tag matching. */
+#include "verbs/srq.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+#include "engine/limits.h"
+#include "verbs/context.h"
+#include "verbs/export.h"
+#include "verbs/pd.h"
+#include "verbs/post.h"
+
+static void fill(struct srq_handle *h, struct pd_handle *pd, void *srq_context)
+{
+    h->context = pd->context;
+    h->ibv.context = pd->ibv.context;
+    h->ibv.srq_context = srq_context;
+    h->ibv.pd = &pd->ibv;
+    async_source_init(&h->async, ASYNC_SRQ);
+    pthread_mutex_init(&h->ibv.mutex, NULL);
+    pthread_cond_init(&h->ibv.cond, NULL);
+}
+
+static void free_handle(struct srq_handle *h)
+{
+    pthread_cond_destroy(&h->ibv.cond);
+    pthread_mutex_destroy(&h->ibv.mutex);
+    free(h);
+}
+
+/* attr may be the beginning of a struct ibv_srq_init_attr_ex: only the common members are touched.
+ */
+EXPORT struct ibv_srq *ibv_create_srq(struct ibv_pd *pd, struct ibv_srq_init_attr *attr)
+{
+    struct pd_handle *p = pd_of(pd);
+    struct node *node = p->context->node;
+    struct srq_attr wanted = {.wr_max = attr->attr.max_wr, .sge_max = attr->attr.max_sge};
+    struct srq_handle *h;
+    int error = EIO;
+
+    if (!context_alive(p->context))
+        goto fail;
+    error = ENOMEM;
+    h = calloc(1, sizeof(*h));
+    if (h == NULL)
+        goto fail;
+    fill(h, p, attr->srq_context);
+    node_lock(node);
+    error = -srq_new(p->pd, &wanted, h, &h->srq);
+    node_unlock(node);
+    if (error == 0) {
+        attr->attr.max_wr = wanted.wr_max;
+        attr->attr.max_sge = wanted.sge_max;
+        return &h->ibv;
+    }
+    free_handle(h);
+
+fail:
+    errno = error;
+    return NULL;
+}
+
+/* Plain queues do not come here: the header turns them into ibv_create_srq. */
+struct ibv_srq *srq_handle_new_ex(struct ibv_context *context, struct ibv_srq_init_attr_ex *attr)
+{
+    const uint32_t known = IBV_SRQ_INIT_ATTR_TYPE | IBV_SRQ_INIT_ATTR_PD;
+    bool typed = (attr->comp_mask & IBV_SRQ_INIT_ATTR_TYPE) != 0;
+
+    if ((attr->comp_mask & ~known) != 0 || (typed && attr->srq_type != IBV_SRQT_BASIC)) {
+        errno = EOPNOTSUPP;
+        return NULL;
+    }
+    if ((attr->comp_mask & IBV_SRQ_INIT_ATTR_PD) == 0 || attr->pd->context != context) {
+        errno = EINVAL;
+        return NULL;
+    }
+    return ibv_create_srq(attr->pd, (struct ibv_srq_init_attr *)attr);
+}
+
+/* Both changes or none. The node's lock is held. */
+static int modify(struct srq *srq, const struct ibv_srq_attr *attr, int mask)
+{
+    bool resize = (mask & IBV_SRQ_MAX_WR) != 0;
+    bool limit = (mask & IBV_SRQ_LIMIT) != 0;
+    struct srq_attr before;
+    int error = 0;
+
+    srq_query(srq, &before);
+    if (resize)
+        error = srq_resize(srq, attr->max_wr);
+    if (error != 0 || !limit)
+        return error;
+    error = srq_set_limit(srq, attr->srq_limit);
+    if (error != 0 && resize)
+        srq_resize(srq, before.wr_max);
+    return error;
+}
+
+EXPORT int ibv_modify_srq(struct ibv_srq *srq, struct ibv_srq_attr *attr, int mask)
+{
+    struct srq_handle *h = srq_of(srq);
+    int error;
+
+    if (!context_alive(h->context))
+        return EIO;
+    if ((mask & ~(IBV_SRQ_MAX_WR | IBV_SRQ_LIMIT)) != 0)
+        return EINVAL;
+    node_lock(h->context->node);
+    error = modify(h->srq, attr, mask);
+    node_unlock(h->context->node);
+    return -error;
+}
+
+EXPORT int ibv_query_srq(struct ibv_srq *srq, struct ibv_srq_attr *out)
+{
+    struct srq_handle *h = srq_of(srq);
+    struct srq_attr attr;
+
+    if (!context_alive(h->context))
+        return EIO;
+    node_lock(h->context->node);
+    srq_query(h->srq, &attr);
+    node_unlock(h->context->node);
+    out->max_wr = attr.wr_max;
+    out->max_sge = attr.sge_max;
+    out->srq_limit = attr.limit;
+    return 0;
+}
+
+EXPORT int ibv_destroy_srq(struct ibv_srq *srq)
+{
+    struct srq_handle *h = srq_of(srq);
+    struct context_handle *c = h->context;
+    int error;
+
+    if (!context_alive(c))
+        return EIO;
+    node_lock(c->node);
+    error = -srq_free(h->srq);
+    if (error == 0)
+        async_withdraw(c, &h->async);
+    node_unlock(c->node);
+    if (error != 0)
+        return error;
+    ack_wait(&srq->mutex, &srq->cond, &srq->events_completed, h->async.reported);
+    free_handle(h);
+    return 0;
+}
+
+static int post_one(void *queue, const struct recv_wr *wr)
+{
+    return srq_post(queue, wr);
+}
+
+int srq_handle_post(struct ibv_srq *srq, struct ibv_recv_wr *wr, struct ibv_recv_wr **bad_wr)
+{
+    struct srq_handle *h = srq_of(srq);
+    const struct receive_queue queue = {.post = post_one, .queue = h->srq, .wr_max = SRQ_WR_MAX};
+    int error;
+
+    *bad_wr = wr;
+    if (!context_alive(h->context))
+        return EIO;
+    node_enter(h->context->node);
+    error = post_receives(&queue, wr, bad_wr);
+    node_leave(h->context->node);
+    return error;
+}
