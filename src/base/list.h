@@ -15,7 +15,7 @@ struct list {
 };
 
 /* The struct that holds the link. */
-#define LIST_ENTRY(link, type, member) ((type *)(void *)((char *)(link) - offsetof(type, member)))
+#define LIST_ENTRY(link, type, member) ((type *)(void *)(((char *)(link)) - offsetof(type, member)))
 
 static inline void list_init(struct list *l)
 {

@@ -92,24 +92,33 @@ static uint32_t crc_of_two(const uint8_t *head, size_t head_len, const uint8_t *
 
 uint32_t icrc_of_frame(const uint8_t *l3, size_t len, size_t l3_len, bool udp)
 {
-    const size_t bth = l3_len + (udp ? UDP_LEN : 0);
-    const size_t copied = bth + BTH_LEN;
+    const bool ipv4 = l3[0] >> 4 == 4;
+    const size_t fixed_len = ipv4 ? IPV4_LEN : IPV6_LEN;
+    const size_t udp_len = udp ? UDP_LEN : 0;
+    const uint8_t *transport = l3 + l3_len;
+    const uint8_t *rest = transport + udp_len + BTH_LEN;
     uint8_t head[HEAD_LEN_MAX];
-    uint8_t *copy = head + LRH_LEN;
+    uint8_t *copy = head + LRH_LEN + fixed_len;
+    uint32_t crc = 0;
 
-    assert(l3_len >= IPV4_LEN);
-    assert(l3_len <= IPV4_LEN_MAX);
-    assert(len >= copied);
+    assert(l3_len >= fixed_len);
+    assert(len >= l3_len + udp_len + BTH_LEN);
     ones(head, LRH_LEN);
-    memcpy(copy, l3, copied);
-    if (l3[0] >> 4 == 4)
-        mask_ipv4(copy);
+    memcpy(head + LRH_LEN, l3, fixed_len);
+    if (ipv4)
+        mask_ipv4(head + LRH_LEN);
     else
-        mask_ipv6(copy);
+        mask_ipv6(head + LRH_LEN);
+    if (l3_len > fixed_len) { /* options or extension headers: as they are */
+        crc = crc_of_two(head, LRH_LEN + fixed_len, l3 + fixed_len, l3_len - fixed_len);
+        copy = head;
+    }
+    memcpy(copy, transport, udp_len + BTH_LEN);
     if (udp)
-        ones(copy + l3_len + 6, 2); /* checksum */
-    copy[bth + BTH_RESERVED] = 0xff;
-    return crc_of_two(head, LRH_LEN + copied, l3 + copied, len - copied);
+        ones(copy + 6, 2); /* checksum */
+    copy[udp_len + BTH_RESERVED] = 0xff;
+    crc = crc32_gzip_refl(crc, head, (size_t)(copy - head) + udp_len + BTH_LEN);
+    return crc32_gzip_refl(crc, rest, (size_t)(l3 + len - rest));
 }
 
 uint32_t icrc_of_ib(const uint8_t *lrh, size_t len)
@@ -129,7 +138,7 @@ uint32_t icrc_of_ib(const uint8_t *lrh, size_t len)
 void icrc_flow_init(struct icrc_flow *f, const struct gid *src, const struct gid *dst)
 {
     const struct ip_header ip = {
-        .ipv4 = gid_is_ipv4(src),
+        .ipv4 = gid_is_ipv4(src) && gid_is_ipv4(dst),
         .src = *src,
         .dst = *dst,
         .protocol = IP_PROTOCOL_UDP,
@@ -139,7 +148,6 @@ void icrc_flow_init(struct icrc_flow *f, const struct gid *src, const struct gid
     uint8_t *l3 = f->pseudo + LRH_LEN;
     size_t l3_len;
 
-    assert(gid_is_ipv4(src) == gid_is_ipv4(dst));
     *f = (struct icrc_flow){.ipv4 = ip.ipv4};
     ones(f->pseudo, LRH_LEN);
     l3_len = ip_write(&ip, l3);

@@ -64,7 +64,7 @@ static struct gid gid_from_ipv6(const uint8_t *address)
 
 static enum ip_fault ipv4_read(const uint8_t *bytes, size_t len, struct ip_header *out)
 {
-    size_t header_len = (bytes[0] & 0xfu) * 4u;
+    size_t header_len = (size_t)4 * (bytes[0] & 0xfu);
     size_t total_len;
     uint16_t fragment;
 
@@ -208,7 +208,7 @@ uint16_t udp_checksum(const struct ip_header *ip, const uint8_t *udp, size_t len
 
 void grh_write(const struct datagram *d, uint8_t out[GRH_LEN])
 {
-    const bool ipv4 = gid_is_ipv4(&d->src);
+    const bool ipv4 = gid_is_ipv4(&d->src) && gid_is_ipv4(&d->dst);
     const struct ip_header h = {
         .ipv4 = ipv4,
         .src = d->src,
