@@ -77,7 +77,8 @@ static void the_remote_port_does_not_count(void **state)
 
 static void a_table_that_is_empty_or_garbled_holds_nobody(void **state)
 {
-    static const char *const texts[] = {HEADING, "\n", "4791 1000\n", " 1: 0:12B7\n",
+    static const char heading[] = HEADING;
+    static const char *const texts[] = {heading, "\n", "4791 1000\n", " 1: 0:12B7\n",
                                         " 1: zz:12B7 0:0 07 0 0 0 1000\n"};
     uid_t holder = 0;
 
