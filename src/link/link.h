@@ -35,6 +35,7 @@ struct link;
     C(stray_dropped, "datagrams for a slot that nobody holds")                                     \
     C(hand_over_full, "datagrams for another process whose inbox was full")                        \
     C(handed_over, "datagrams of ours that another process handed to us")                          \
+    C(inbox_refused, "messages in our inbox that no process of ours can have sent")                \
     C(socket_overflow, "datagrams that the kernel dropped because the receive buffer was full")    \
     C(send_would_block, "sends that waited because the kernel's buffer was full")                  \
     C(send_refused, "sends answered by an ICMP error (nobody listens there)")                      \
@@ -49,7 +50,10 @@ struct link_counters {
 #undef LINK_COUNTER_FIELD
 };
 
-/* Called for each good datagram; d and its bytes are borrowed till it returns. */
+/*
+ * Called for each good datagram; d and its bytes are borrowed till it returns. It
+ * must not call the link.
+ */
 typedef void (*link_receive_fn)(void *context, const struct datagram *d);
 
 struct link_ops {
@@ -89,7 +93,8 @@ static inline uint32_t link_receive(struct link *link, uint32_t budget, link_rec
     return link->ops->receive(link, budget, fn, context);
 }
 
-/* After a send that returned -EAGAIN: the descriptor that tells by POLLOUT when to go on; else -1. */
+/* After a send that returned -EAGAIN: the descriptor that tells by POLLOUT when to go on; else -1.
+ */
 static inline int link_wants_write(const struct link *link)
 {
     return link->write_descriptor;

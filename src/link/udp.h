@@ -13,12 +13,12 @@
 #include "link/link.h"
 
 struct udp_config {
-    bool no_gso;           /* each of these switches a feature off, as kernels without it would */
+    bool no_gso; /* each of these switches a feature off, as kernels without it would */
     bool no_gro;
     bool no_bpf;
-    uint32_t send_sockets; /* 1 to 64 per family; 0: 16 */
+    uint32_t send_sockets;   /* 1 to 64 per family; 0: 16 */
     uint32_t receive_buffer; /* bytes to ask for; 0: as much as the kernel allows */
-    bool icrc_strict;      /* drop the first datagram of an identification jump */
+    bool icrc_strict;        /* drop the first datagram of an identification jump */
 };
 
 #define UDP_ERROR_LEN 256
@@ -28,7 +28,8 @@ struct udp_config {
  * and opens the link. *slot receives the slot: QPNs of this process begin
  * with it. Returns 0, or a negative errno with a sentence for a person in
  * error (UDP_ERROR_LEN bytes): -EADDRINUSE another user or the kernel holds port 4791,
- * -EAGAIN no slot is free, others as the kernel gave them.
+ * -EAGAIN no slot is free, -ETIMEDOUT the other processes do not answer, -EBUSY this process
+ * has one already, others as the kernel gave them.
  */
 int udp_link_open(const struct udp_config *config, struct link **out, uint8_t *slot, char *error);
 
@@ -36,8 +37,9 @@ int udp_link_open(const struct udp_config *config, struct link **out, uint8_t *s
 uint32_t udp_link_receive_buffer(const struct link *link);
 
 /*
- * For a child after fork: closes what was inherited without touching locks,
- * leases or sockets of the parent. The link must not be used afterwards.
+ * For a child after fork, before it opens a link of its own: closes what was inherited
+ * without touching locks, leases or sockets of the parent. The link must not be
+ * used afterwards.
  */
 void udp_link_abandon(struct link *link);
 

@@ -1,0 +1,532 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * Joining a group: ask at each name, else take a free name and make the
+ * group. Two things keep it right whatever races: only the holder of a name
+ * makes sockets, and the first two sockets are made only where none exist
+ * (slot_socket_claim), so a group that is not finished dying, or one under another name,
+ * is waited for and never mixed with.
+ */
+#include "link/group.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "link/descriptors.h"
+#include "link/refusal.h"
+
+#define WELCOME_MAGIC 0x65636f72u /* "roce" */
+#define GROW_BYTE SLOT_COUNT
+
+/* What a member says to a newcomer, with listener, memory and parking. */
+struct welcome {
+    uint32_t magic;
+    uint32_t version;
+    int32_t error; /* not 0: why there are no descriptors with it */
+};
+
+enum { WELCOME_LISTENER, WELCOME_MEMORY, WELCOME_PARKING_IN, WELCOME_PARKING_OUT, WELCOME_FDS };
+
+/* What one process knows while it joins. */
+struct joining {
+    bool choose_by_byte;
+    uint64_t deadline_ms;
+    uint64_t stuck_since_ms[GROUP_NAMES]; /* name taken but nobody listens; 0: not so */
+    int err;                              /* what to report if the deadline passes */
+    char *error;
+};
+
+enum answer {
+    ANSWER_JOINED,
+    ANSWER_NOBODY, /* the name seems free */
+    ANSWER_STUCK,  /* nobody accepts */
+    ANSWER_FOREIGN,
+    ANSWER_RETRY,
+    ANSWER_FAILED,
+};
+
+static uint64_t now_ms(void)
+{
+    struct timespec t;
+
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (uint64_t)t.tv_sec * 1000 + (uint64_t)t.tv_nsec / 1000000;
+}
+
+static void group_reset(struct group *g)
+{
+    *g = (struct group){.listener = -1, .memory = -1, .parking = {-1, -1}, .uid = geteuid()};
+}
+
+void group_leave(struct group *g)
+{
+    if (g->shared)
+        munmap(g->shared, sizeof(*g->shared));
+    if (g->listener >= 0)
+        close(g->listener);
+    parking_close(&g->parking);
+    if (g->memory >= 0)
+        close(g->memory);
+    group_reset(g);
+}
+
+static socklen_t group_name(unsigned uid, uint32_t index, struct sockaddr_un *out)
+{
+    int len;
+
+    *out = (struct sockaddr_un){.sun_family = AF_UNIX};
+    len = snprintf(out->sun_path + 1, sizeof(out->sun_path) - 1, "uroce/%u/%u", uid, index);
+    return (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + (size_t)len);
+}
+
+static int map_memory(struct group *g)
+{
+    struct stat status;
+    void *at;
+
+    if (fstat(g->memory, &status))
+        return -errno;
+    if (status.st_size != sizeof(*g->shared))
+        return -EPROTO;
+    at = mmap(NULL, sizeof(*g->shared), PROT_READ | PROT_WRITE, MAP_SHARED, g->memory, 0);
+    if (at == MAP_FAILED)
+        return -errno;
+    g->shared = at;
+    return 0;
+}
+
+static int make_memory(struct group *g)
+{
+    g->memory = memfd_create("uroce", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+    if (g->memory < 0)
+        return -errno;
+    if (ftruncate(g->memory, sizeof(*g->shared)) ||
+        fcntl(g->memory, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL))
+        return -errno;
+    return map_memory(g);
+}
+
+/* Slots. */
+
+static int lock_byte(const struct group *g, short type, uint32_t byte)
+{
+    struct flock lock = {.l_type = type, .l_whence = SEEK_SET, .l_start = byte, .l_len = 1};
+
+    return fcntl(g->memory, F_SETLK, &lock) ? -errno : 0;
+}
+
+bool group_slot_held(const struct group *g, uint8_t slot)
+{
+    struct flock lock = {.l_type = F_WRLCK, .l_whence = SEEK_SET, .l_start = slot, .l_len = 1};
+
+    return fcntl(g->memory, F_GETLK, &lock) == 0 && lock.l_type != F_UNLCK;
+}
+
+static bool has_family(const struct group *g, enum family f)
+{
+    return g->shared->families >> f & 1;
+}
+
+static int add_slot(struct group *g, uint32_t slot)
+{
+    struct slot_sockets s = {.fd = {-1, -1}};
+    int err = 0;
+
+    for (enum family f = 0; f < FAMILY_COUNT && !err; f++) {
+        if (has_family(g, f))
+            s.fd[f] = slot_socket_make(f);
+        if (has_family(g, f) && s.fd[f] < 0)
+            err = s.fd[f];
+    }
+    if (!err)
+        err = parking_put(&g->parking, slot, &s);
+    slot_sockets_close(&s);
+    return err;
+}
+
+/* Adds slots so that slot exists and some after it. The right to do so is held, or nobody else
+ * knows the group. */
+static int add_slots(struct group *g, uint32_t slot)
+{
+    uint32_t next = parking_count(&g->parking);
+    uint32_t end = (slot / SLOTS_AT_ONCE + 1) * SLOTS_AT_ONCE + 1;
+    int err = 0;
+
+    if (end > SLOT_LAST + 1)
+        end = SLOT_LAST + 1;
+    while (next < end && !err) {
+        err = add_slot(g, next);
+        if (!err)
+            next++;
+    }
+    return next > slot ? 0 : err;
+}
+
+static int grow(struct group *g, uint32_t slot)
+{
+    uint64_t deadline_ms = now_ms() + JOIN_TIMEOUT_MS;
+    int err;
+
+    while ((err = lock_byte(g, F_WRLCK, GROW_BYTE)) != 0) {
+        if ((err != -EAGAIN && err != -EACCES) || now_ms() > deadline_ms)
+            return err;
+        usleep(JOIN_PAUSE_US);
+    }
+    err = add_slots(g, slot);
+    lock_byte(g, F_UNLCK, GROW_BYTE);
+    return err;
+}
+
+static int take_slot(struct group *g, uint32_t slot, struct slot_sockets *s)
+{
+    int err = parking_take(&g->parking, slot, s);
+
+    if (err == -ENOENT) {
+        err = grow(g, slot);
+        if (!err)
+            err = parking_take(&g->parking, slot, s);
+    }
+    return err;
+}
+
+int group_lease(struct group *g, uint8_t *slot, struct slot_sockets *s, char *error)
+{
+    for (uint32_t i = SLOT_FIRST; i <= SLOT_LAST; i++) {
+        int err = lock_byte(g, F_WRLCK, i);
+
+        if (err == -EAGAIN || err == -EACCES)
+            continue;
+        if (err)
+            return refuse(error, err, "lease of slot %u: %s", i, strerror(-err));
+        err = take_slot(g, i, s);
+        if (!err) {
+            *slot = (uint8_t)i;
+            return 0;
+        }
+        lock_byte(g, F_UNLCK, i);
+        if (err == -ETOOMANYREFS)
+            return refuse(error, -EAGAIN,
+                          "no slot is free: %u processes run, and the limit of open files (ulimit "
+                          "-n) of user %u does not allow more",
+                          i - 1, g->uid);
+        return refuse(error, err, "sockets of slot %u: %s", i, strerror(-err));
+    }
+    return refuse(error, -EAGAIN, "no slot is free: %u processes of user %u run", SLOT_LAST,
+                  g->uid);
+}
+
+int group_take_qp1(struct group *g, struct slot_sockets *s)
+{
+    return parking_take(&g->parking, SLOT_QP1, s);
+}
+
+/* Making a group. */
+
+/* Says who has the port. -EAGAIN: this user, perhaps the end of an earlier group. */
+static int port_taken(struct joining *j, const struct group *g)
+{
+    unsigned uid = 0;
+
+    switch (port_holder_find(&uid)) {
+    case PORT_HOLDER_KERNEL:
+        return refuse(
+            j->error, -EADDRINUSE,
+            "UDP port 4791 is held by the kernel: unload rdma_rxe, or use another network "
+            "namespace");
+    case PORT_HOLDER_UNKNOWN:
+        return refuse(j->error, -EADDRINUSE,
+                      "UDP port 4791 is held by a program that /proc does not show");
+    case PORT_HOLDER_USER:
+        break;
+    }
+    if (uid != g->uid)
+        return refuse(j->error, -EADDRINUSE,
+                      "UDP port 4791 is held by user %u: only processes of one user can share it",
+                      uid);
+    j->err = -EADDRINUSE;
+    return refuse(j->error, -EAGAIN,
+                  "UDP port 4791 is held by another program of this user (see ss -ulpn 'sport = "
+                  "4791')");
+}
+
+/* The first two slots: QP1's, which shows that the port is free, and the first process's. */
+static int claim_port(struct joining *j, struct group *g)
+{
+    int fds[FAMILY_COUNT][2] = {{-1, -1}, {-1, -1}};
+    int err = 0;
+
+    for (enum family f = 0; f < FAMILY_COUNT && !err; f++) {
+        err = slot_socket_claim(f, j->choose_by_byte, fds[f]);
+        if (!err)
+            g->shared->families |= 1u << f;
+        else if (err == -EAFNOSUPPORT || err == -EADDRNOTAVAIL)
+            err = 0;
+        else if (err == -EADDRINUSE)
+            err = port_taken(j, g);
+        else
+            refuse(j->error, err, "UDP port 4791: %s", strerror(-err));
+    }
+    if (!err && !g->shared->families)
+        err = refuse(j->error, -EAFNOSUPPORT, "this kernel has neither IPv4 nor IPv6");
+    for (uint32_t slot = 0; slot < 2; slot++) {
+        struct slot_sockets s = {.fd = {fds[FAMILY_IPV4][slot], fds[FAMILY_IPV6][slot]}};
+
+        if (!err) {
+            err = parking_put(&g->parking, slot, &s);
+            if (err)
+                refuse(j->error, err, "sockets put aside: %s", strerror(-err));
+        }
+        slot_sockets_close(&s);
+    }
+    return err;
+}
+
+static int make_group(struct joining *j, struct group *g)
+{
+    int err = make_memory(g);
+
+    if (err)
+        return refuse(j->error, err, "shared memory: %s", strerror(-err));
+    err = parking_open(&g->parking);
+    if (err)
+        return refuse(j->error, err, "socket pair: %s", strerror(-err));
+    err = claim_port(j, g);
+    if (err)
+        return err;
+    err = add_slots(g, SLOT_FIRST);
+    if (err)
+        return refuse(j->error, err, "sockets on UDP port 4791: %s", strerror(-err));
+    if (listen(g->listener, LISTEN_BACKLOG))
+        return refuse(j->error, -errno, "listen: %s", strerror(errno));
+    return 0;
+}
+
+/* Answering and asking. */
+
+static unsigned peer_uid(int fd, int *pid)
+{
+    struct ucred peer = {.uid = (uid_t)-1};
+    socklen_t len = sizeof(peer);
+
+    getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &len);
+    *pid = peer.pid;
+    return peer.uid;
+}
+
+static void welcome(struct group *g, int fd)
+{
+    struct welcome w = {.magic = WELCOME_MAGIC, .version = SHARED_VERSION};
+    struct parcel p = {
+        .bytes = &w,
+        .len = sizeof(w),
+        .fds =
+            {
+                [WELCOME_LISTENER] = g->listener,
+                [WELCOME_MEMORY] = g->memory,
+                [WELCOME_PARKING_IN] = g->parking.in,
+                [WELCOME_PARKING_OUT] = g->parking.out,
+            },
+        .fd_count = WELCOME_FDS,
+    };
+    int err = parcel_send(fd, &p);
+
+    if (err == -ETOOMANYREFS) {
+        w.error = err;
+        p.fd_count = 0;
+        parcel_send(fd, &p);
+    }
+}
+
+void group_serve(struct group *g)
+{
+    for (uint32_t i = 0; i < SERVE_AT_ONCE; i++) {
+        int fd = accept4(g->listener, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
+        int pid;
+
+        if (fd < 0)
+            return;
+        if (peer_uid(fd, &pid) == g->uid)
+            welcome(g, fd);
+        close(fd);
+    }
+}
+
+/* Takes what a member sent. Returns 0, -EAGAIN to ask again, or why this process cannot join. */
+static int read_welcome(struct joining *j, struct group *g, int fd)
+{
+    struct welcome w = {0};
+    struct parcel p = {.bytes = &w, .len = sizeof(w)};
+    int err = parcel_receive(fd, 0, &p);
+
+    if (err == -EMFILE)
+        return refuse(j->error, err,
+                      "too many open files (ulimit -n) to join the processes of user %u", g->uid);
+    if (err)
+        return -EAGAIN; /* It died, or several did. */
+    if (!w.error && p.fd_count == WELCOME_FDS) {
+        g->listener = p.fds[WELCOME_LISTENER];
+        g->memory = p.fds[WELCOME_MEMORY];
+        g->parking = (struct parking){p.fds[WELCOME_PARKING_IN], p.fds[WELCOME_PARKING_OUT]};
+    }
+    if (w.magic != WELCOME_MAGIC || w.version != SHARED_VERSION)
+        return refuse(j->error, -EPROTO,
+                      "another version of uroce runs for user %u: end its processes first", g->uid);
+    if (w.error)
+        return refuse(j->error, w.error,
+                      "the limit of open files (ulimit -n) of user %u is used up by descriptors in "
+                      "flight",
+                      g->uid);
+    if (g->memory < 0)
+        return -EAGAIN;
+    err = map_memory(g);
+    return err ? refuse(j->error, err, "shared memory: %s", strerror(-err)) : 0;
+}
+
+static enum answer await_welcome(struct joining *j, struct group *g, int fd)
+{
+    struct pollfd p = {.fd = fd, .events = POLLIN};
+    int pid;
+    int err;
+
+    if (peer_uid(fd, &pid) != g->uid)
+        return ANSWER_FOREIGN;
+    if (poll(&p, 1, ANSWER_TIMEOUT_MS) <= 0) {
+        j->err = -ETIMEDOUT;
+        refuse(
+            j->error, j->err,
+            "the processes of user %u that share UDP port 4791 do not answer (process %d was the "
+            "first): are they stopped?",
+            g->uid, pid);
+        return ANSWER_RETRY;
+    }
+    err = read_welcome(j, g, fd);
+    if (!err)
+        return ANSWER_JOINED;
+    group_leave(g);
+    if (err == -EAGAIN)
+        return ANSWER_RETRY;
+    j->err = err;
+    return ANSWER_FAILED;
+}
+
+static enum answer ask(struct joining *j, struct group *g, uint32_t name)
+{
+    struct sockaddr_un address;
+    socklen_t len = group_name(g->uid, name, &address);
+    int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+    enum answer answer;
+
+    if (fd < 0) {
+        j->err = refuse(j->error, -errno, "socket: %s", strerror(errno));
+        return ANSWER_FAILED;
+    }
+    if (connect(fd, (const struct sockaddr *)&address, len) == 0)
+        answer = await_welcome(j, g, fd);
+    else
+        answer = errno == EAGAIN ? ANSWER_STUCK : ANSWER_NOBODY;
+    close(fd);
+    return answer;
+}
+
+/* Whether a name that is taken, but answers nobody, has been so for long enough to count as a
+ * squatter's. */
+static bool stuck_for_good(struct joining *j, uint32_t name)
+{
+    if (!j->stuck_since_ms[name])
+        j->stuck_since_ms[name] = now_ms();
+    return now_ms() - j->stuck_since_ms[name] > ANSWER_TIMEOUT_MS;
+}
+
+/* Binds a name. Returns 0 with g->listener set, -EADDRINUSE, or another negative errno. */
+static int take_name(struct group *g, uint32_t name)
+{
+    struct sockaddr_un address;
+    socklen_t len = group_name(g->uid, name, &address);
+    int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+    int err = 0;
+
+    if (fd < 0)
+        return -errno;
+    if (bind(fd, (const struct sockaddr *)&address, len)) {
+        err = -errno;
+        close(fd);
+        return err;
+    }
+    g->listener = fd;
+    return 0;
+}
+
+/* One round over the names. Returns 0, -EAGAIN to try again, or the reason why not. */
+static int join_once(struct joining *j, struct group *g)
+{
+    bool passed_over[GROUP_NAMES] = {false};
+    int err;
+
+    for (uint32_t name = 0; name < GROUP_NAMES; name++) {
+        switch (ask(j, g, name)) {
+        case ANSWER_JOINED:
+            return 0;
+        case ANSWER_FAILED:
+            return j->err;
+        case ANSWER_RETRY:
+            return -EAGAIN;
+        case ANSWER_FOREIGN:
+            passed_over[name] = true;
+            break;
+        case ANSWER_STUCK:
+            if (!stuck_for_good(j, name))
+                return -EAGAIN;
+            passed_over[name] = true;
+            break;
+        case ANSWER_NOBODY:
+            break;
+        }
+    }
+    for (uint32_t name = 0; name < GROUP_NAMES; name++) {
+        if (passed_over[name])
+            continue;
+        err = take_name(g, name);
+        if (!err) {
+            err = make_group(j, g);
+            if (err)
+                group_leave(g);
+            return err;
+        }
+        if (err != -EADDRINUSE)
+            return refuse(j->error, err, "abstract socket name: %s", strerror(-err));
+        if (!stuck_for_good(j, name))
+            return -EAGAIN;
+    }
+    return refuse(j->error, -EADDRINUSE,
+                  "other users hold all socket names @uroce/%u/0 to %u (see ss -xlp)", g->uid,
+                  GROUP_NAMES - 1);
+}
+
+int group_join(struct group *g, bool choose_by_byte, char *error)
+{
+    struct joining j = {
+        .choose_by_byte = choose_by_byte,
+        .deadline_ms = now_ms() + JOIN_TIMEOUT_MS,
+        .err = -ETIMEDOUT,
+        .error = error,
+    };
+    int err;
+
+    group_reset(g);
+    refuse(error, 0, "the processes of user %u come and go too fast to join them", g->uid);
+    while ((err = join_once(&j, g)) == -EAGAIN) {
+        if (now_ms() > j.deadline_ms)
+            return j.err;
+        usleep(JOIN_PAUSE_US);
+    }
+    return err;
+}

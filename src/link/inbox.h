@@ -1,0 +1,52 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * Datagrams that reached the wrong process of a group, on their way to the
+ * right one: over a Unix datagram socket of each process, with the addressing
+ * in front of the bytes. Only processes of the same user are believed. The kernel
+ * names the socket (a short abstract name); the group's memory says which is whose.
+ */
+#ifndef UROCE_LINK_INBOX_H
+#define UROCE_LINK_INBOX_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "link/group.h"
+#include "wire/datagram.h"
+
+/* What a socket said of the bytes; in front of them on the way between processes. */
+struct arrival {
+    struct gid src;
+    struct gid dst;
+    uint32_t len;         /* of the bytes that follow */
+    uint16_t segment_len; /* of all but the last datagram in them; 0: they are one */
+    uint16_t src_port;
+    uint8_t traffic_class;
+    uint8_t hop_limit;
+    uint8_t on_loopback; /* 1: came from this host */
+    uint8_t spare;
+};
+
+static_assert(sizeof(struct arrival) == 44, "no padding leaves the process");
+
+/* Makes the socket; *name is for struct shared_slot. Returns it or a negative errno. */
+int inbox_open(uint64_t *name);
+
+/*
+ * Checks a message of message_len bytes that the inbox received: *a and what follows it.
+ * uid is its sender's. True if a process of the group sent it.
+ */
+bool inbox_check(const struct group *g, unsigned uid, const uint8_t *message, size_t message_len,
+                 struct arrival *a);
+
+enum handed {
+    HANDED_OVER,
+    HANDED_TO_NOBODY, /* the slot has no owner */
+    HANDED_FULL,      /* its owner's inbox is full */
+};
+
+/* Hands bytes (a->len of them) to the owner of a slot, from one's own inbox. */
+enum handed inbox_hand_over(int inbox, const struct group *g, uint8_t slot, const struct arrival *a,
+                            const uint8_t *bytes);
+
+#endif

@@ -1,0 +1,72 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * Every bound of the link layer, with where its value comes from.
+ */
+#ifndef UROCE_LINK_LIMITS_H
+#define UROCE_LINK_LIMITS_H
+
+/* Slots: the high byte of a QPN. 0 is QP1 and belongs to all, 255 is in the multicast QPN. */
+#define SLOT_QP1 0u
+#define SLOT_FIRST 1u
+#define SLOT_LAST 254u
+#define SLOT_MULTICAST 255u
+#define SLOT_COUNT 256u
+
+/*
+ * Sockets are made this many slots at a time: enough for most hosts at once,
+ * and a third of what a user with the usual 1024 descriptors may have in flight.
+ */
+#define SLOTS_AT_ONCE 64u
+
+/* Names that a group tries, in case another user sits on the first ones. */
+#define GROUP_NAMES 4u
+
+#define JOIN_TIMEOUT_MS 10000u  /* 64 processes start at once on two busy cores in about 0.3 s */
+#define ANSWER_TIMEOUT_MS 1000u /* a member that stopped in the middle of its answer */
+#define JOIN_PAUSE_US 2000u
+#define LISTEN_BACKLOG 512
+#define SERVE_AT_ONCE 16u
+#define TAKE_ATTEMPTS 100000u /* each lost to another process that took its sockets meanwhile */
+
+#define DRAIN_DATAGRAMS_MAX 16384u /* on adoption: as many as an unread buffer can hold, and more  \
+                                    */
+
+#define SEND_SOCKETS_DEFAULT 16u
+#define SEND_SOCKETS_MAX 64u
+#define SEND_PORT_FIRST 0xc000u /* RoCEv2 annex: the dynamic range */
+#define SEND_PORT_COUNT 0x4000u
+#define SEND_PORT_ATTEMPTS 1024u
+#define SEND_BUFFER (1 << 20) /* bytes asked for: some batches of 64 KiB */
+#define SEND_SLOT_CLASSES 8u  /* destination slots that a pool keeps on separate sockets */
+#define SEND_SEGMENTS_MAX 64u /* Linux before 6.9 takes no more in one UDP_SEGMENT send */
+#define SEND_ERRORS_MAX 64u   /* ICMP errors read in one go */
+
+#define RECEIVE_MESSAGES_MAX 16u
+#define RECEIVE_AT_ONCE 8u
+#define RECEIVE_LEN_MAX 65536u /* a UDP_GRO super-packet */
+
+/*
+ * Kernel memory that a datagram takes in a receive buffer (link-facts A7): alone, the
+ * power of two above it and its headers; in a batch, 300 bytes besides itself.
+ */
+#define TRUESIZE_ALONE 320u
+#define TRUESIZE_HEADERS 480u
+#define TRUESIZE_SEGMENT 300u
+#define TRUESIZE_BATCH 1024u
+#define DATAGRAM_LEN_MAX 4224u /* PMTU 4096 and all headers */
+
+#define PEERS_SETS 128u
+#define PEERS_WAYS 4u
+
+#define ID_OWN_MAX 128u  /* link-facts A10: Linux numbers the segments of a send from 0 */
+#define ID_AHEAD_MAX 64u /* link-facts A10 */
+
+#define ROUTE_ANSWERS 64u
+#define ROUTE_ANSWER_NS 1000000000ull /* how old the answer to "is this address ours" may be */
+#define LOCAL_STALL_NS 1000000000ull  /* a receiver that reads nothing for so long is gone */
+
+#define HOT_EMPTY_READS_MAX 1024u /* empty reads in a row before a socket is only waited on */
+#define LOOK_EMPTY_CALLS 8u       /* of so many empty calls one looks at the quiet sockets */
+#define LOOK_BUSY_CALLS 64u
+
+#endif

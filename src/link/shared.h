@@ -1,0 +1,38 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * The memory that all processes of a group map. Every field is written by
+ * processes of one user only; what is read here is still never trusted further
+ * than its range. A process that was killed leaves its record as it was until
+ * the next owner of the slot writes it afresh.
+ *
+ * Byte n of the same file, as a POSIX lock, is the lease of slot n; byte
+ * SLOT_COUNT is the right to add slots. The kernel frees them with the process.
+ */
+#ifndef UROCE_LINK_SHARED_H
+#define UROCE_LINK_SHARED_H
+
+#include <assert.h>
+#include <stdatomic.h>
+#include <stdint.h>
+
+#include "link/limits.h"
+
+#define SHARED_VERSION 1u /* of everything that processes of a group exchange */
+
+/* Room in a receiver's socket, in bytes of kernel memory: budget - (charged - consumed). */
+struct shared_slot {
+    _Alignas(
+        64) _Atomic uint64_t charged; /* added by whoever sends from this host, before it sends */
+    _Alignas(64) _Atomic uint64_t consumed; /* written by the owner as it reads */
+    _Atomic uint64_t inbox;                 /* name of the owner's inbox (inbox.h), 0: none */
+    _Atomic uint32_t budget;                /* 0: unknown, no limit */
+};
+
+struct shared {
+    uint32_t families; /* bit per enum family whose sockets exist; written by the creator only */
+    struct shared_slot slots[SLOT_COUNT];
+};
+
+static_assert(sizeof(struct shared_slot) == 128, "one cache line for senders, one for the owner");
+
+#endif

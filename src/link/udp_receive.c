@@ -1,0 +1,460 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * Receiving: the kernel may bring several datagrams as one super-packet
+ * (UDP_GRO), merged by addresses, port and length alone, so each is looked at
+ * on its own: the slot byte says whose it is, then the ICRC whether it is good.
+ */
+#include "link/udp_private.h"
+
+#include <errno.h>
+#include <netinet/udp.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/mman.h>
+
+#include "wire/packet.h"
+
+#define LOOPBACK_IFINDEX 1 /* of every network namespace */
+#define BTH_SLOT_OFFSET 5u
+#define SLOT_SOURCES (1u << SOURCE_SLOT_IPV4 | 1u << SOURCE_SLOT_IPV6)
+
+/* One call of udp_receive. */
+struct reading {
+    struct udp *u;
+    link_receive_fn fn;
+    void *context;
+    uint32_t budget;
+    uint32_t datagrams;
+    uint32_t empty;    /* bit per source that has nothing more */
+    uint64_t consumed; /* kernel memory given back by what came from this host */
+};
+
+/* What the control messages of one message say. */
+struct facts {
+    bool has_dst;
+    bool has_drops;
+    uint32_t drops;
+    unsigned uid; /* of who wrote to our inbox */
+};
+
+int udp_receive_prepare(struct udp *u)
+{
+    void *at = mmap(NULL, (size_t)RECEIVE_MESSAGES_MAX * RECEIVE_STRIDE, PROT_READ | PROT_WRITE,
+                    MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+    if (at == MAP_FAILED)
+        return -errno;
+    u->buffers = at;
+    for (uint32_t i = 0; i < RECEIVE_MESSAGES_MAX; i++) {
+        struct receive_message *m = &u->message[i];
+
+        m->iov = (struct iovec){u->buffers + (size_t)i * RECEIVE_STRIDE, RECEIVE_STRIDE};
+        u->header[i].msg_hdr = (struct msghdr){
+            .msg_name = &m->name,
+            .msg_iov = &m->iov,
+            .msg_iovlen = 1,
+            .msg_control = m->control,
+        };
+    }
+    return 0;
+}
+
+/* Control messages. */
+
+static void set_ipv4(struct gid *g, const void *address)
+{
+    *g = (struct gid){.bytes = {[10] = 0xff, [11] = 0xff}};
+    memcpy(g->bytes + 12, address, 4);
+}
+
+static int read_int(const struct cmsghdr *c)
+{
+    int value = 0;
+    size_t len = c->cmsg_len - CMSG_LEN(0);
+
+    memcpy(&value, CMSG_DATA(c), len < sizeof(value) ? len : sizeof(value));
+    return value;
+}
+
+static void read_ipv4(const struct cmsghdr *c, struct arrival *a, struct facts *f)
+{
+    struct in_pktinfo info;
+
+    switch (c->cmsg_type) {
+    case IP_PKTINFO:
+        memcpy(&info, CMSG_DATA(c), sizeof(info));
+        set_ipv4(&a->dst, &info.ipi_addr);
+        a->on_loopback = info.ipi_ifindex == LOOPBACK_IFINDEX;
+        f->has_dst = true;
+        break;
+    case IP_TOS: /* One byte, unlike the others. */
+        a->traffic_class = *CMSG_DATA(c);
+        break;
+    case IP_TTL:
+        a->hop_limit = (uint8_t)read_int(c);
+        break;
+    default:
+        break;
+    }
+}
+
+static void read_ipv6(const struct cmsghdr *c, struct arrival *a, struct facts *f)
+{
+    struct in6_pktinfo info;
+
+    switch (c->cmsg_type) {
+    case IPV6_PKTINFO:
+        memcpy(&info, CMSG_DATA(c), sizeof(info));
+        memcpy(a->dst.bytes, &info.ipi6_addr, sizeof(a->dst.bytes));
+        a->on_loopback = info.ipi6_ifindex == LOOPBACK_IFINDEX;
+        f->has_dst = true;
+        break;
+    case IPV6_TCLASS:
+        a->traffic_class = (uint8_t)read_int(c);
+        break;
+    case IPV6_HOPLIMIT:
+        a->hop_limit = (uint8_t)read_int(c);
+        break;
+    default:
+        break;
+    }
+}
+
+static void read_socket(const struct cmsghdr *c, struct facts *f)
+{
+    struct ucred sender;
+
+    switch (c->cmsg_type) {
+    case SO_RXQ_OVFL:
+        f->drops = (uint32_t)read_int(c);
+        f->has_drops = true;
+        break;
+    case SCM_CREDENTIALS:
+        memcpy(&sender, CMSG_DATA(c), sizeof(sender));
+        f->uid = sender.uid;
+        break;
+    default:
+        break;
+    }
+}
+
+static void read_control(struct msghdr *m, struct arrival *a, struct facts *f)
+{
+    for (struct cmsghdr *c = CMSG_FIRSTHDR(m); c; c = CMSG_NXTHDR(m, c)) {
+        switch (c->cmsg_level) {
+        case IPPROTO_IP:
+            read_ipv4(c, a, f);
+            break;
+        case IPPROTO_IPV6:
+            read_ipv6(c, a, f);
+            break;
+        case IPPROTO_UDP:
+            if (c->cmsg_type == UDP_GRO)
+                a->segment_len = (uint16_t)read_int(c);
+            break;
+        case SOL_SOCKET:
+            read_socket(c, f);
+            break;
+        default:
+            break;
+        }
+    }
+}
+
+static void read_name(const struct sockaddr_storage *name, struct arrival *a)
+{
+    if (name->ss_family == AF_INET) {
+        const struct sockaddr_in *in = (const struct sockaddr_in *)(const void *)name;
+
+        set_ipv4(&a->src, &in->sin_addr);
+        a->src_port = ntohs(in->sin_port);
+    } else {
+        const struct sockaddr_in6 *in6 = (const struct sockaddr_in6 *)(const void *)name;
+
+        memcpy(a->src.bytes, &in6->sin6_addr, sizeof(a->src.bytes));
+        a->src_port = ntohs(in6->sin6_port);
+    }
+}
+
+/* Datagrams. */
+
+static bool is_ours(const struct udp *u, uint8_t slot)
+{
+    return slot == u->slot || slot == SLOT_QP1 || slot == SLOT_MULTICAST;
+}
+
+static uint32_t datagrams_of(const struct arrival *a)
+{
+    return a->segment_len ? (a->len + a->segment_len - 1) / a->segment_len : 1;
+}
+
+/* Gives a datagram of ours to the engine if it is good. *id: the identification expected, then
+ * found. */
+static void take(struct reading *r, struct peer *p, const struct arrival *a, const uint8_t *bytes,
+                 uint32_t len, uint16_t *id)
+{
+    struct link_counters *counters = &r->u->link.counters;
+    struct datagram d = {
+        .src = a->src,
+        .dst = a->dst,
+        .traffic_class = a->traffic_class,
+        .hop_limit = a->hop_limit,
+        .src_port = a->src_port,
+        .bytes = bytes,
+        .len = len,
+    };
+
+    if (icrc_verify(&p->in, a->src_port, *id, bytes, len, id) != ICRC_GOOD) {
+        counters->icrc_error++;
+        return;
+    }
+    if (!peer_id_note(p, *id)) {
+        counters->icrc_id_jump++;
+        if (r->u->config.icrc_strict)
+            return;
+    }
+    r->fn(r->context, &d);
+}
+
+/* Hands to its owner what begins at bytes: the datagrams of one foreign slot in a row. Returns
+ * their bytes. */
+static uint32_t pass_on(struct reading *r, const struct arrival *a, const uint8_t *bytes,
+                        uint32_t left)
+{
+    struct link_counters *counters = &r->u->link.counters;
+    struct arrival part = *a;
+    uint8_t slot = bytes[BTH_SLOT_OFFSET];
+    uint32_t step = a->segment_len ? a->segment_len : left;
+    uint32_t len = 0;
+    uint32_t count;
+
+    while (len < left && left - len >= BTH_LEN + ICRC_LEN && bytes[len + BTH_SLOT_OFFSET] == slot)
+        len += step < left - len ? step : left - len;
+    part.len = len;
+    count = datagrams_of(&part);
+    if (count == 1)
+        part.segment_len = 0;
+    switch (inbox_hand_over(r->u->inbox, &r->u->group, slot, &part, bytes)) {
+    case HANDED_OVER:
+        counters->wrong_slot_segments += count;
+        break;
+    case HANDED_TO_NOBODY:
+        counters->stray_dropped += count;
+        break;
+    case HANDED_FULL:
+        counters->hand_over_full += count;
+        break;
+    }
+    return len;
+}
+
+/* Everything that one message brought. handed: by another process, which we trust not to be wrong
+ * twice. */
+static void take_all(struct reading *r, const struct arrival *a, const uint8_t *bytes, bool handed)
+{
+    struct link_counters *counters = &r->u->link.counters;
+    struct peer *p = peers_get(&r->u->peers, &a->dst, &a->src);
+    uint32_t step = a->segment_len ? a->segment_len : a->len;
+    uint16_t id = peer_id_expected(p);
+    uint32_t at = 0;
+
+    do {
+        uint32_t left = a->len - at;
+        uint32_t len = step < left ? step : left;
+
+        if (len < BTH_LEN + ICRC_LEN) {
+            counters->too_short++;
+        } else if (is_ours(r->u, bytes[at + BTH_SLOT_OFFSET])) {
+            take(r, p, a, bytes + at, len, &id);
+            id++;
+        } else if (handed) {
+            counters->stray_dropped++;
+        } else {
+            len = pass_on(r, a, bytes + at, left);
+        }
+        at += len;
+    } while (at < a->len);
+}
+
+static void count_arrival(struct reading *r, const struct arrival *a, const uint8_t *bytes)
+{
+    struct link_counters *counters = &r->u->link.counters;
+    uint32_t count = datagrams_of(a);
+
+    r->datagrams += count;
+    counters->rcv_datagrams += count;
+    counters->rcv_bytes += a->len;
+    if (a->on_loopback && a->len > BTH_SLOT_OFFSET && bytes[BTH_SLOT_OFFSET] == r->u->slot)
+        r->consumed += udp_truesize(count, a->len);
+}
+
+/* One message of a UDP socket. */
+static void take_message(struct reading *r, struct source *s, struct mmsghdr *m)
+{
+    struct link_counters *counters = &r->u->link.counters;
+    struct arrival a = {.len = m->msg_len, .hop_limit = 64};
+    struct facts f = {0};
+    const uint8_t *bytes = m->msg_hdr.msg_iov->iov_base;
+
+    read_control(&m->msg_hdr, &a, &f);
+    read_name(m->msg_hdr.msg_name, &a);
+    if (f.has_drops) {
+        counters->socket_overflow += f.drops - s->drops;
+        s->drops = f.drops;
+    }
+    count_arrival(r, &a, bytes);
+    if (m->msg_hdr.msg_flags & MSG_TRUNC)
+        counters->truncated++;
+    else if (!f.has_dst)
+        counters->no_address++;
+    else
+        take_all(r, &a, bytes, false);
+}
+
+/* One message of the inbox. */
+static void take_handed(struct reading *r, struct mmsghdr *m)
+{
+    struct link_counters *counters = &r->u->link.counters;
+    struct arrival ignored = {0};
+    struct arrival a;
+    struct facts f = {.uid = (unsigned)-1};
+    const uint8_t *bytes = m->msg_hdr.msg_iov->iov_base;
+
+    read_control(&m->msg_hdr, &ignored, &f);
+    if (m->msg_hdr.msg_flags & MSG_TRUNC ||
+        !inbox_check(&r->u->group, f.uid, bytes, m->msg_len, &a)) {
+        counters->inbox_refused++;
+        r->datagrams++;
+        return;
+    }
+    count_arrival(r, &a, bytes + sizeof(a));
+    counters->handed_over += datagrams_of(&a);
+    take_all(r, &a, bytes + sizeof(a), true);
+}
+
+/* Sources. */
+
+/*
+ * Room for control messages. In an inbox there is just enough for the sender's
+ * credentials, so that nobody can plant descriptors in this process.
+ */
+static size_t control_room(enum source_kind kind)
+{
+    return kind == SOURCE_INBOX ? CMSG_SPACE(sizeof(struct ucred))
+                                : sizeof(((struct receive_message *)NULL)->control);
+}
+
+/* Returns the messages read; fewer than asked for when there are no more. */
+static uint32_t call_kernel(struct udp *u, enum source_kind kind, uint32_t count)
+{
+    int got;
+
+    for (uint32_t i = 0; i < count; i++) {
+        u->header[i].msg_hdr.msg_namelen = sizeof(struct sockaddr_storage);
+        u->header[i].msg_hdr.msg_controllen = control_room(kind);
+    }
+    got = recvmmsg(u->source[kind].fd, u->header, count, MSG_DONTWAIT, NULL);
+    return got < 0 ? 0 : (uint32_t)got;
+}
+
+/* Reads a source till it is empty or the budget is used up, but once in any case. */
+static void read_source(struct reading *r, enum source_kind kind)
+{
+    struct udp *u = r->u;
+    struct source *s = &u->source[kind];
+    uint32_t got;
+
+    do {
+        got = call_kernel(u, kind, u->read_at_once);
+        for (uint32_t i = 0; i < got; i++) {
+            if (kind == SOURCE_INBOX)
+                take_handed(r, &u->header[i]);
+            else
+                take_message(r, s, &u->header[i]);
+        }
+        if (got) {
+            u->link.counters.rcv_calls++;
+            s->empty_reads = 0;
+        } else if (++s->empty_reads >= HOT_EMPTY_READS_MAX) {
+            s->hot = false;
+        }
+    } while (got == u->read_at_once && r->datagrams < r->budget);
+    if (got < u->read_at_once)
+        r->empty |= 1u << kind;
+}
+
+/* Asks which sources have something, and reads those. */
+static void look(struct reading *r)
+{
+    struct epoll_event events[SOURCE_COUNT];
+    int count = epoll_wait(r->u->epoll, events, SOURCE_COUNT, 0);
+    uint32_t ready = 0;
+
+    for (int i = 0; i < count; i++) {
+        enum source_kind kind = events[i].data.u32;
+
+        ready |= 1u << kind;
+        if (kind == SOURCE_LISTENER) {
+            group_serve(&r->u->group);
+        } else {
+            r->u->source[kind].hot = true;
+            r->u->source[kind].empty_reads = 0;
+            read_source(r, kind);
+        }
+    }
+    if (count >= 0)
+        r->empty |= SLOT_SOURCES & ~ready;
+}
+
+/* Looking costs a system call: the first empty call does so and then some, a busy one now and then.
+ */
+static bool is_look_due(struct udp *u, uint32_t datagrams, bool any_hot)
+{
+    if (datagrams) {
+        u->empty_calls = 0;
+        return ++u->busy_calls % LOOK_BUSY_CALLS == 0;
+    }
+    return !any_hot || u->empty_calls++ % LOOK_EMPTY_CALLS == 0;
+}
+
+/*
+ * Gives memory back to senders of this host. When our sockets are empty, all that was
+ * charged before we looked is gone, read or lost, whatever the sums say.
+ */
+static void give_back(struct reading *r, uint64_t charged_before)
+{
+    struct shared_slot *mine = &r->u->group.shared->slots[r->u->slot];
+    uint64_t old = atomic_load_explicit(&mine->consumed, memory_order_relaxed);
+    uint64_t charged = atomic_load_explicit(&mine->charged, memory_order_relaxed);
+    uint64_t consumed = old + r->consumed;
+
+    if ((int64_t)(charged - consumed) < 0)
+        consumed = charged;
+    if ((r->empty & SLOT_SOURCES) == SLOT_SOURCES && (int64_t)(charged_before - consumed) > 0)
+        consumed = charged_before;
+    if (consumed != old)
+        atomic_store_explicit(&mine->consumed, consumed, memory_order_release);
+}
+
+uint32_t udp_receive(struct link *link, uint32_t budget, link_receive_fn fn, void *context)
+{
+    struct udp *u = udp_of(link);
+    struct reading r = {.u = u, .fn = fn, .context = context, .budget = budget};
+    uint64_t charged =
+        atomic_load_explicit(&u->group.shared->slots[u->slot].charged, memory_order_acquire);
+    bool any_hot = false;
+
+    for (enum source_kind kind = 0; kind < SOURCE_LISTENER; kind++) {
+        if (u->source[kind].fd < 0)
+            r.empty |= 1u << kind;
+        if (!u->source[kind].hot)
+            continue;
+        any_hot = true;
+        read_source(&r, kind);
+    }
+    if (is_look_due(u, r.datagrams, any_hot))
+        look(&r);
+    give_back(&r, charged);
+    return r.datagrams;
+}

@@ -1,0 +1,558 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * Sending: a batch leaves in one UDP_SEGMENT call where kernel and path take
+ * it, else one by one. The ICRC covers the source port of the socket that is really
+ * used, and on IPv4 the identification that the kernel will write: with DF
+ * set it is 0, and i in segment i of a batch.
+ */
+#include "link/udp_private.h"
+
+#include <arpa/inet.h>
+#include <assert.h>
+#include <errno.h>
+#include <limits.h>
+#include <linux/errqueue.h>
+#include <linux/filter.h>
+#include <netinet/udp.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/random.h>
+#include <unistd.h>
+
+#include "base/bytes.h"
+#include "base/log.h"
+#include "wire/packet.h"
+
+/* A batch on its way. */
+struct sending {
+    struct udp *u;
+    struct datagram_batch *batch;
+    struct peer *peer;
+    struct send_socket *socket;
+    struct sockaddr_storage name;
+    socklen_t name_len;
+    size_t control_len;
+    _Alignas(struct cmsghdr) char control[128];
+};
+
+/* The pool of sockets to send from. */
+
+static void set_option(int fd, int level, int name, int value)
+{
+    setsockopt(fd, level, name, &value, sizeof(value));
+}
+
+/* Nobody has a reason to send to these ports: what comes is dropped unseen. */
+static void refuse_datagrams(int fd)
+{
+    struct sock_filter code[] = {{.code = BPF_RET | BPF_K, .k = 0}};
+    struct sock_fprog program = {.len = 1, .filter = code};
+
+    setsockopt(fd, SOL_SOCKET, SO_ATTACH_FILTER, &program, sizeof(program));
+}
+
+/* Binds some free port of the range; others, our own included, have some of them. Returns it or a
+ * negative errno. */
+static int bind_some_port(int fd, enum family f)
+{
+    uint32_t offset = 0;
+
+    if (getrandom(&offset, sizeof(offset), 0) < 0)
+        return -errno;
+    for (uint32_t i = 0; i < SEND_PORT_ATTEMPTS; i++) {
+        uint16_t port = (uint16_t)(SEND_PORT_FIRST + (offset + i * 37) % SEND_PORT_COUNT);
+        struct sockaddr_in in = {.sin_family = AF_INET, .sin_port = htons(port)};
+        struct sockaddr_in6 in6 = {.sin6_family = AF_INET6, .sin6_port = htons(port)};
+
+        if (f == FAMILY_IPV4 ? bind(fd, (const struct sockaddr *)&in, sizeof(in)) == 0
+                             : bind(fd, (const struct sockaddr *)&in6, sizeof(in6)) == 0)
+            return port;
+        if (errno != EADDRINUSE)
+            return -errno;
+    }
+    return -EADDRINUSE;
+}
+
+static int open_send_socket(struct send_socket *s, enum family f)
+{
+    int fd = socket(family_domain(f), SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    int port;
+
+    if (fd < 0)
+        return -errno;
+    if (f == FAMILY_IPV4) {
+        set_option(fd, IPPROTO_IP, IP_MTU_DISCOVER, IP_PMTUDISC_DO);
+        set_option(fd, IPPROTO_IP, IP_RECVERR, 1);
+    } else {
+        set_option(fd, IPPROTO_IPV6, IPV6_V6ONLY, 1);
+        set_option(fd, IPPROTO_IPV6, IPV6_MTU_DISCOVER, IPV6_PMTUDISC_DO);
+        set_option(fd, IPPROTO_IPV6, IPV6_RECVERR, 1);
+    }
+    set_option(fd, SOL_SOCKET, SO_SNDBUF, SEND_BUFFER);
+    refuse_datagrams(fd);
+    port = bind_some_port(fd, f);
+    if (port < 0) {
+        close(fd);
+        return port;
+    }
+    *s = (struct send_socket){.fd = fd, .port = (uint16_t)port};
+    return 0;
+}
+
+/*
+ * The same socket for all of a QP, and different ones for neighbouring slots
+ * of one address, lest the receiver's kernel merge datagrams of two processes.
+ */
+static int pool_get(struct udp *u, enum family f, const struct datagram_batch *b,
+                    struct send_socket **out)
+{
+    uint32_t classes =
+        u->config.send_sockets < SEND_SLOT_CLASSES ? u->config.send_sockets : SEND_SLOT_CLASSES;
+    uint32_t paths = u->config.send_sockets / classes;
+    uint32_t mixed = (b->src_port * 0x9e3779b1u) >> 16;
+    struct send_socket *s = &u->pool[f][b->dest_slot % classes + classes * (mixed % paths)];
+
+    *out = s;
+    return s->port ? 0 : open_send_socket(s, f);
+}
+
+void udp_pool_close(struct udp *u)
+{
+    for (enum family f = 0; f < FAMILY_COUNT; f++) {
+        for (uint32_t i = 0; i < SEND_SOCKETS_MAX; i++) {
+            if (u->pool[f][i].port)
+                close(u->pool[f][i].fd);
+            u->pool[f][i].port = 0;
+        }
+    }
+}
+
+/* Room at a receiver on this host. */
+
+static uint32_t segment_len(const struct datagram_batch *b, uint32_t i)
+{
+    return (uint32_t)(i + 1 < b->count ? b->segment_len : b->last_len);
+}
+
+static uint32_t batch_len(const struct datagram_batch *b)
+{
+    return (uint32_t)((b->count - 1) * b->segment_len + b->last_len);
+}
+
+uint32_t udp_truesize(uint32_t count, uint32_t bytes)
+{
+    uint32_t bucket = 512;
+
+    if (count > 1)
+        return bytes + count * TRUESIZE_SEGMENT + TRUESIZE_BATCH;
+    while (bucket < bytes + TRUESIZE_HEADERS)
+        bucket *= 2;
+    return bucket + TRUESIZE_ALONE;
+}
+
+bool udp_counts_room(struct udp *u, const struct gid *dst, uint8_t slot)
+{
+    return slot >= SLOT_FIRST && slot <= SLOT_LAST &&
+           atomic_load_explicit(&u->group.shared->slots[slot].budget, memory_order_relaxed) &&
+           routes_is_local(&u->routes, dst, udp_now_ns());
+}
+
+/* What the datagrams from first on add to the receiver's memory; 0 when that is not counted. */
+static uint64_t cost(const struct sending *x, uint32_t first, bool at_once)
+{
+    const struct datagram_batch *b = x->batch;
+    uint64_t sum = 0;
+
+    if (!udp_counts_room(x->u, &b->path.dst, b->dest_slot))
+        return 0;
+    if (at_once)
+        return udp_truesize(b->count, batch_len(b));
+    for (uint32_t i = first; i < b->count; i++)
+        sum += udp_truesize(1, segment_len(b, i));
+    return sum;
+}
+
+/* A receiver that moved nothing since room ran out, a second ago, no longer holds anyone up. */
+static bool is_stalled(struct udp *u, uint8_t slot, uint64_t consumed)
+{
+    uint64_t now_ns = udp_now_ns();
+
+    if (!u->stalled_since_ns[slot] || u->stalled_at[slot] != consumed) {
+        u->stalled_since_ns[slot] = now_ns;
+        u->stalled_at[slot] = consumed;
+    }
+    return now_ns - u->stalled_since_ns[slot] >= LOCAL_STALL_NS;
+}
+
+uint32_t udp_local_room(struct link *link, const struct gid *dst, uint8_t slot)
+{
+    const uint32_t reserve = TRUESIZE_BATCH + SEND_SEGMENTS_MAX * TRUESIZE_SEGMENT;
+    struct udp *u = udp_of(link);
+    struct shared_slot *r = &u->group.shared->slots[slot];
+    uint64_t consumed = atomic_load_explicit(&r->consumed, memory_order_acquire);
+    int64_t used = (int64_t)(atomic_load_explicit(&r->charged, memory_order_acquire) - consumed);
+    int64_t room;
+
+    if (!udp_counts_room(u, dst, slot))
+        return UINT32_MAX;
+    room = (int64_t)atomic_load_explicit(&r->budget, memory_order_relaxed) - reserve;
+    if (used > 0)
+        room -= used;
+    else if (room < DATAGRAM_LEN_MAX)
+        room = DATAGRAM_LEN_MAX;
+    if (room < DATAGRAM_LEN_MAX)
+        return is_stalled(u, slot, consumed) ? UINT32_MAX : 0;
+    u->stalled_since_ns[slot] = 0;
+    return (uint32_t)room;
+}
+
+/* What goes wrong. */
+
+static const char *address_text(const struct gid *g, char text[INET6_ADDRSTRLEN])
+{
+    if (gid_is_ipv4(g))
+        return inet_ntop(AF_INET, g->bytes + 12, text, INET6_ADDRSTRLEN);
+    return inet_ntop(AF_INET6, g->bytes, text, INET6_ADDRSTRLEN);
+}
+
+/* Counts an error in sending to p and says so once for each peer. */
+static void note_error(struct udp *u, struct peer *p, int err, size_t len)
+{
+    char text[INET6_ADDRSTRLEN];
+    const char *to = address_text(&p->other, text);
+
+    switch (err) {
+    case ECONNREFUSED:
+        u->link.counters.send_refused++;
+        if (peer_hint_due(p, PEER_HINT_REFUSED))
+            log_warn("%s: nobody listens on UDP port 4791 there", to);
+        break;
+    case EHOSTUNREACH:
+    case ENETUNREACH:
+    case ENETDOWN:
+    case ENODEV:
+    case EADDRNOTAVAIL:
+    case EINVAL: /* The source address is not, or no longer, one of ours. */
+        u->link.counters.send_unreachable++;
+        if (peer_hint_due(p, PEER_HINT_UNREACHABLE))
+            log_warn("%s: no way there from our address: %s", to, strerror(err));
+        break;
+    case EMSGSIZE:
+        u->link.counters.send_too_big++;
+        if (peer_hint_due(p, PEER_HINT_TOO_BIG))
+            log_warn("%s: datagrams of %zu bytes do not fit the MTU of the way there", to, len);
+        break;
+    default:
+        u->link.counters.send_failed++;
+        if (peer_hint_due(p, PEER_HINT_FAILED))
+            log_warn("%s: send: %s", to, strerror(err));
+        break;
+    }
+}
+
+static bool gid_from_name(const struct sockaddr_storage *name, struct gid *out)
+{
+    if (name->ss_family == AF_INET) {
+        *out = (struct gid){.bytes = {[10] = 0xff, [11] = 0xff}};
+        memcpy(out->bytes + 12, &((const struct sockaddr_in *)(const void *)name)->sin_addr, 4);
+        return true;
+    }
+    memcpy(out->bytes, &((const struct sockaddr_in6 *)(const void *)name)->sin6_addr, 16);
+    return name->ss_family == AF_INET6;
+}
+
+static const struct sock_extended_err *find_error(struct msghdr *m)
+{
+    for (struct cmsghdr *c = CMSG_FIRSTHDR(m); c; c = CMSG_NXTHDR(m, c)) {
+        if ((c->cmsg_level == IPPROTO_IP && c->cmsg_type == IP_RECVERR) ||
+            (c->cmsg_level == IPPROTO_IPV6 && c->cmsg_type == IPV6_RECVERR))
+            return (const struct sock_extended_err *)(const void *)CMSG_DATA(c);
+    }
+    return NULL;
+}
+
+/*
+ * Reads the ICMP errors that earlier datagrams from this socket brought, to
+ * whomever they went. Returns how many there were.
+ */
+static uint32_t settle_errors(struct sending *x)
+{
+    uint32_t count = 0;
+    int pending;
+    socklen_t len = sizeof(pending);
+
+    for (uint32_t i = 0; i < SEND_ERRORS_MAX; i++) {
+        _Alignas(struct cmsghdr) char control[256];
+        struct sockaddr_storage name = {.ss_family = AF_UNSPEC};
+        struct msghdr m = {
+            .msg_name = &name,
+            .msg_namelen = sizeof(name),
+            .msg_control = control,
+            .msg_controllen = sizeof(control),
+        };
+        const struct sock_extended_err *e;
+        struct gid to;
+
+        if (recvmsg(x->socket->fd, &m, MSG_ERRQUEUE | MSG_DONTWAIT) < 0)
+            break;
+        e = find_error(&m);
+        if (!e || e->ee_origin == SO_EE_ORIGIN_LOCAL || !gid_from_name(&name, &to))
+            continue;
+        note_error(x->u, peers_get(&x->u->peers, &x->batch->path.src, &to), (int)e->ee_errno, 0);
+        count++;
+    }
+    getsockopt(x->socket->fd, SOL_SOCKET, SO_ERROR, &pending, &len);
+    x->peer = peers_get(&x->u->peers, &x->batch->path.src, &x->batch->path.dst);
+    return count;
+}
+
+/* Messages for the kernel. */
+
+static void add_control(struct sending *x, int level, int type, const void *data, size_t len)
+{
+    struct cmsghdr *c = (struct cmsghdr *)(void *)(x->control + x->control_len);
+
+    assert(x->control_len + CMSG_SPACE(len) <= sizeof(x->control));
+    c->cmsg_level = level;
+    c->cmsg_type = type;
+    c->cmsg_len = CMSG_LEN(len);
+    memcpy(CMSG_DATA(c), data, len);
+    x->control_len += CMSG_SPACE(len);
+}
+
+static void address_ipv4(struct sending *x)
+{
+    const struct path *path = &x->batch->path;
+    struct sockaddr_in name = {.sin_family = AF_INET, .sin_port = htons(ROCE_UDP_PORT)};
+    struct in_pktinfo info = {.ipi_ifindex = (int)path->scope_id};
+    int traffic_class = path->traffic_class;
+    int hop_limit = path->hop_limit;
+
+    memcpy(&name.sin_addr, path->dst.bytes + 12, 4);
+    memcpy(&info.ipi_spec_dst, path->src.bytes + 12, 4);
+    memcpy(&x->name, &name, sizeof(name));
+    x->name_len = sizeof(name);
+    add_control(x, IPPROTO_IP, IP_PKTINFO, &info, sizeof(info));
+    if (traffic_class)
+        add_control(x, IPPROTO_IP, IP_TOS, &traffic_class, sizeof(traffic_class));
+    if (hop_limit)
+        add_control(x, IPPROTO_IP, IP_TTL, &hop_limit, sizeof(hop_limit));
+}
+
+static void address_ipv6(struct sending *x)
+{
+    const struct path *path = &x->batch->path;
+    struct sockaddr_in6 name = {
+        .sin6_family = AF_INET6,
+        .sin6_port = htons(ROCE_UDP_PORT),
+        .sin6_scope_id = path->scope_id,
+    };
+    struct in6_pktinfo info = {.ipi6_ifindex = path->scope_id};
+    int traffic_class = path->traffic_class;
+    int hop_limit = path->hop_limit;
+
+    memcpy(&name.sin6_addr, path->dst.bytes, 16);
+    memcpy(&info.ipi6_addr, path->src.bytes, 16);
+    memcpy(&x->name, &name, sizeof(name));
+    x->name_len = sizeof(name);
+    add_control(x, IPPROTO_IPV6, IPV6_PKTINFO, &info, sizeof(info));
+    if (traffic_class)
+        add_control(x, IPPROTO_IPV6, IPV6_TCLASS, &traffic_class, sizeof(traffic_class));
+    if (hop_limit)
+        add_control(x, IPPROTO_IPV6, IPV6_HOPLIMIT, &hop_limit, sizeof(hop_limit));
+}
+
+static struct msghdr message_of(struct sending *x, struct iovec *iov)
+{
+    return (struct msghdr){
+        .msg_name = &x->name,
+        .msg_namelen = x->name_len,
+        .msg_iov = iov,
+        .msg_iovlen = 1,
+        .msg_control = x->control,
+        .msg_controllen = x->control_len,
+    };
+}
+
+static void write_icrcs(struct sending *x, uint32_t first, bool numbered)
+{
+    const struct datagram_batch *b = x->batch;
+
+    for (uint32_t i = first; i < b->count; i++) {
+        uint8_t *bytes = b->buffer + i * b->segment_len;
+        size_t len = segment_len(b, i) - ICRC_LEN;
+
+        store_le32(bytes + len, icrc_compute(&x->peer->out, x->socket->port,
+                                             numbered ? (uint16_t)i : 0, bytes, len));
+    }
+}
+
+/*
+ * Sends messages. An error that may be an earlier datagram's is settled and the call
+ * repeated once. Returns how many left, or a negative errno.
+ */
+static int call_kernel(struct sending *x, struct mmsghdr *messages, uint32_t count)
+{
+    for (uint32_t attempt = 0;; attempt++) {
+        int sent = sendmmsg(x->socket->fd, messages, count, MSG_DONTWAIT | MSG_NOSIGNAL);
+        int err = errno;
+
+        if (sent > 0) {
+            x->u->link.counters.sent_calls++;
+            return sent;
+        }
+        if (err == EAGAIN || attempt > 0)
+            return -err;
+        if (settle_errors(x) == 0 && err != ECONNREFUSED && err != EHOSTUNREACH)
+            return -err;
+    }
+}
+
+static void count_sent(struct sending *x, uint32_t datagrams, uint32_t bytes)
+{
+    x->u->link.counters.sent_datagrams += datagrams;
+    x->u->link.counters.sent_bytes += bytes;
+}
+
+/* Returns how many left: all; or a negative errno. */
+static int send_at_once(struct sending *x)
+{
+    struct datagram_batch *b = x->batch;
+    struct iovec iov = {.iov_base = b->buffer, .iov_len = batch_len(b)};
+    size_t control_len = x->control_len;
+    uint16_t size = (uint16_t)b->segment_len;
+    struct mmsghdr message = {0};
+    int sent;
+
+    write_icrcs(x, 0, true);
+    add_control(x, IPPROTO_UDP, UDP_SEGMENT, &size, sizeof(size));
+    message.msg_hdr = message_of(x, &iov);
+    sent = call_kernel(x, &message, 1);
+    x->control_len = control_len;
+    if (sent < 0)
+        return sent;
+    count_sent(x, b->count, batch_len(b));
+    return (int)b->count;
+}
+
+/* Sends the datagrams from first on. Returns how many have left, or a negative errno if none. */
+static int send_singly(struct sending *x, uint32_t first)
+{
+    struct datagram_batch *b = x->batch;
+    struct iovec iov[SEND_SEGMENTS_MAX];
+    struct mmsghdr messages[SEND_SEGMENTS_MAX];
+    uint32_t bytes = 0;
+    int sent;
+
+    write_icrcs(x, first, false);
+    for (uint32_t i = first; i < b->count; i++) {
+        iov[i].iov_base = b->buffer + i * b->segment_len;
+        iov[i].iov_len = segment_len(b, i);
+        messages[i] = (struct mmsghdr){.msg_hdr = message_of(x, &iov[i])};
+    }
+    sent = call_kernel(x, messages + first, b->count - first);
+    for (uint32_t i = first; (int)(i - first) < sent; i++)
+        bytes += segment_len(b, i);
+    if (sent > 0)
+        count_sent(x, (uint32_t)sent, bytes);
+    return sent;
+}
+
+static bool means_no_gso(int err)
+{
+    return err == -EINVAL || err == -EIO || err == -EOPNOTSUPP;
+}
+
+/*
+ * Sends on from datagram number *first. Returns 0 when all have left, or the
+ * negative errno of the one at *first.
+ */
+static int send_from(struct sending *x, uint32_t *first)
+{
+    bool at_once = x->batch->count > 1 && *first == 0 && !x->u->config.no_gso;
+    int refused = 0;
+
+    if (at_once && !x->peer->gso_refused) {
+        int sent = send_at_once(x);
+
+        if (sent >= 0 || !means_no_gso(sent))
+            return sent < 0 ? sent : 0;
+        refused = sent;
+    }
+    if (x->batch->count > 1 && *first == 0)
+        x->u->link.counters.gso_refused++;
+    while (*first < x->batch->count) {
+        int sent = send_singly(x, *first);
+
+        if (sent < 0)
+            return sent;
+        *first += (uint32_t)sent;
+        /* What leaves alone but not in a batch shows that batches are the matter. */
+        if (refused) {
+            x->peer->gso_refused = true;
+            if (peer_hint_due(x->peer, PEER_HINT_GSO))
+                log_info("UDP_SEGMENT refused (%s), datagrams leave one by one",
+                         strerror(-refused));
+        }
+    }
+    return 0;
+}
+
+static int block(struct sending *x, uint32_t first)
+{
+    x->u->resume = first;
+    x->u->link.write_descriptor = x->socket->fd;
+    x->u->link.counters.send_would_block++;
+    return -EAGAIN;
+}
+
+static int send_and_charge(struct sending *x)
+{
+    struct udp *u = x->u;
+    uint32_t first = u->resume;
+    bool at_once = x->batch->count > 1 && !u->config.no_gso && !x->peer->gso_refused;
+    _Atomic uint64_t *charged = &u->group.shared->slots[x->batch->dest_slot].charged;
+    uint64_t charge = cost(x, first, at_once);
+    uint32_t next = first;
+    int err;
+
+    if (charge)
+        atomic_fetch_add_explicit(charged, charge, memory_order_acq_rel);
+    err = send_from(x, &next);
+    if (err && charge && next == first)
+        atomic_fetch_sub_explicit(charged, charge, memory_order_acq_rel);
+    if (err == -EAGAIN)
+        return block(x, next);
+    if (err)
+        note_error(u, x->peer, -err, segment_len(x->batch, next));
+    u->resume = 0;
+    u->link.write_descriptor = -1;
+    return 0;
+}
+
+int udp_send(struct link *link, struct datagram_batch *b)
+{
+    struct udp *u = udp_of(link);
+    enum family f = gid_is_ipv4(&b->path.dst) ? FAMILY_IPV4 : FAMILY_IPV6;
+    struct sending x;
+    int err;
+
+    assert(b->count > 0);
+    assert(b->count <= SEND_SEGMENTS_MAX);
+    assert(b->last_len >= BTH_LEN + ICRC_LEN);
+    assert(b->count == 1 || b->last_len <= b->segment_len);
+    x.u = u;
+    x.batch = b;
+    x.peer = peers_get(&u->peers, &b->path.src, &b->path.dst);
+    x.control_len = 0;
+    err = pool_get(u, f, b, &x.socket);
+    if (err) {
+        note_error(u, x.peer, -err, 0);
+        return 0;
+    }
+    if (f == FAMILY_IPV4)
+        address_ipv4(&x);
+    else
+        address_ipv6(&x);
+    return send_and_charge(&x);
+}
