@@ -89,7 +89,7 @@ static void measure(const char *family, size_t len)
 
 int main(void)
 {
-    static const size_t lens[] = {40, 1064, LEN_MAX};
+    static const size_t lens[] = {20, 40, 1064, LEN_MAX};
     static const struct gid ipv4[2] = {{{[10] = 0xff, 0xff, 10, 0, 0, 1}},
                                        {{[10] = 0xff, 0xff, 10, 0, 0, 2}}};
     static const struct gid ipv6[2] = {{{0xfd, [15] = 1}}, {{0xfd, [15] = 2}}};

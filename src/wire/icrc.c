@@ -22,16 +22,15 @@
 
 #define LRH_LEN 8u             /* of native InfiniBand; ones in all other packets (IBA 7.8.1) */
 #define POLYNOMIAL 0xedb88320u /* of Ethernet; the top bit is the coefficient of x^0 */
-#define HEAD_LEN_MAX (LRH_LEN + IPV4_LEN_MAX + UDP_LEN + BTH_LEN)
+#define SHORT_REST 64u         /* bytes that are cheaper to copy than to call for */
+#define HEAD_LEN_MAX (LRH_LEN + IPV6_LEN + UDP_LEN + BTH_LEN)
 #define BTH_RESERVED 4u /* offset of the byte with FECN and BECN */
 #define DATAGRAM_LEN_MAX (PACKET_HEADERS_MAX + PACKET_PAYLOAD_MAX + ICRC_LEN)
 
 /* Words from the one that holds the identification to the end, that one included. */
 #define IDENTIFICATION_OFFSET 4u
-#define WORDS_BEHIND_LEN(payload_len)                                                              \
+#define WORDS_FROM_IDENTIFICATION(payload_len)                                                     \
     ((IPV4_LEN - IDENTIFICATION_OFFSET + UDP_LEN + (payload_len)) / 4u)
-
-static_assert(HEAD_LEN_MAX >= LRH_LEN + IPV6_LEN + UDP_LEN + BTH_LEN, "IPv6 fits too");
 
 /* x^(-32 i) and x^(-1024 i): the power for any number of words is a product of one of each. */
 static const uint32_t inverse_low[32] = {
@@ -47,7 +46,7 @@ static const uint32_t inverse_high[] = {
     0xee3102b3, 0x219c9d64, 0xab9ef0a3, 0x75cc86fa, 0x2bde52b6, 0xebcce135, 0x761d3ac8,
     0x84773a36, 0x48d9880a, 0x4e1b970f, 0xddf1f7e9, 0x24ee460c,
 };
-static_assert(WORDS_BEHIND_LEN(DATAGRAM_LEN_MAX - ICRC_LEN) / 32 <
+static_assert(WORDS_FROM_IDENTIFICATION(DATAGRAM_LEN_MAX - ICRC_LEN) / 32 <
                   sizeof(inverse_high) / sizeof(inverse_high[0]),
               "the longest packet has its power");
 
@@ -84,10 +83,16 @@ static void mask_ipv6(uint8_t *ip)
     ip[7] = 0xff; /* hop limit */
 }
 
-static uint32_t crc_of_two(const uint8_t *head, size_t head_len, const uint8_t *rest,
-                           size_t rest_len)
+/*
+ * The CRC of head and of rest behind it. A call costs as much as a hundred bytes, so a short
+ * rest (an acknowledgement's) is appended to head, which has room for it.
+ */
+static uint32_t crc_of_two(uint8_t *head, size_t head_len, const uint8_t *rest, size_t rest_len)
 {
-    return crc32_gzip_refl(crc32_gzip_refl(0, head, head_len), rest, rest_len);
+    if (rest_len > SHORT_REST)
+        return crc32_gzip_refl(crc32_gzip_refl(0, head, head_len), rest, rest_len);
+    memcpy(head + head_len, rest, rest_len);
+    return crc32_gzip_refl(0, head, head_len + rest_len);
 }
 
 uint32_t icrc_of_frame(const uint8_t *l3, size_t len, size_t l3_len, bool udp)
@@ -97,7 +102,7 @@ uint32_t icrc_of_frame(const uint8_t *l3, size_t len, size_t l3_len, bool udp)
     const size_t udp_len = udp ? UDP_LEN : 0;
     const uint8_t *transport = l3 + l3_len;
     const uint8_t *rest = transport + udp_len + BTH_LEN;
-    uint8_t head[HEAD_LEN_MAX];
+    uint8_t head[HEAD_LEN_MAX + SHORT_REST];
     uint8_t *copy = head + LRH_LEN + fixed_len;
     uint32_t crc = 0;
 
@@ -123,16 +128,17 @@ uint32_t icrc_of_frame(const uint8_t *l3, size_t len, size_t l3_len, bool udp)
 
 uint32_t icrc_of_ib(const uint8_t *lrh, size_t len)
 {
+    const size_t copied = LRH_LEN + BTH_LEN;
     const bool grh = (lrh[1] & 3) == 3;
-    uint8_t head[LRH_LEN + BTH_LEN];
+    uint8_t head[HEAD_LEN_MAX + SHORT_REST];
 
-    assert(len >= sizeof(head) + (grh ? GRH_LEN : 0));
+    assert(len >= copied + (grh ? GRH_LEN : 0));
     if (grh)
         return icrc_of_frame(lrh + LRH_LEN, len - LRH_LEN, GRH_LEN, false);
-    memcpy(head, lrh, sizeof(head));
+    memcpy(head, lrh, copied);
     head[0] |= 0xf0; /* virtual lane */
     head[LRH_LEN + BTH_RESERVED] = 0xff;
-    return crc_of_two(head, sizeof(head), lrh + sizeof(head), len - sizeof(head));
+    return crc_of_two(head, copied, lrh + copied, len - copied);
 }
 
 void icrc_flow_init(struct icrc_flow *f, const struct gid *src, const struct gid *dst)
@@ -163,7 +169,7 @@ uint32_t icrc_compute(const struct icrc_flow *f, uint16_t src_port, uint16_t ide
 {
     const size_t l3_len = f->ipv4 ? IPV4_LEN : IPV6_LEN;
     const uint16_t udp_len = (uint16_t)(UDP_LEN + payload_len + ICRC_LEN);
-    uint8_t head[HEAD_LEN_MAX];
+    uint8_t head[HEAD_LEN_MAX + SHORT_REST];
     uint8_t *l3 = head + LRH_LEN;
     uint8_t *udp = l3 + l3_len;
     uint8_t *bth = udp + UDP_LEN;
@@ -186,9 +192,9 @@ uint32_t icrc_compute(const struct icrc_flow *f, uint16_t src_port, uint16_t ide
 }
 
 /* The word at IP bytes 4 to 7, as its little-endian number, that explains a difference of ICRCs. */
-static uint32_t word_difference(uint32_t icrc_difference, size_t words_behind)
+static uint32_t word_difference(uint32_t icrc_difference, size_t words)
 {
-    uint32_t inverse = multiply(inverse_low[words_behind % 32], inverse_high[words_behind / 32]);
+    uint32_t inverse = multiply(inverse_low[words % 32], inverse_high[words / 32]);
 
     return multiply(icrc_difference, inverse);
 }
@@ -212,7 +218,7 @@ enum icrc_verdict icrc_verify(const struct icrc_flow *f, uint16_t src_port, uint
         *identification = guess;
         return ICRC_GOOD;
     }
-    store_le32(word, word_difference(difference, WORDS_BEHIND_LEN(covered_len)));
+    store_le32(word, word_difference(difference, WORDS_FROM_IDENTIFICATION(covered_len)));
     if (load_be16(word + 2) != 0) /* flags and offset other than DF and 0 */
         return ICRC_BAD;
     *identification = guess ^ load_be16(word);

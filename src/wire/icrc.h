@@ -15,9 +15,11 @@
 #include "wire/datagram.h"
 
 /*
- * ICRC of a packet of which everything is at hand: l3 points to the IPv4 or
- * IPv6 header or to a GRH (of RoCEv1), up to the byte before the ICRC; len counts those bytes.
- * l3_len is the length of that header with options; udp whether a UDP header follows it.
+ * ICRC of a packet of which everything is at hand. l3 points to the IPv4 or
+ * IPv6 header or to a GRH (of RoCEv1); l3_len is the length of that header with
+ * options or extension headers, which are covered as they are; udp says whether
+ * a UDP header follows. len counts from l3 to the byte before the ICRC and
+ * reaches over the BTH (the caller checks).
  * Returns the number whose little-endian bytes are the trailer.
  */
 uint32_t icrc_of_frame(const uint8_t *l3, size_t len, size_t l3_len, bool udp);
@@ -36,15 +38,17 @@ uint32_t icrc_of_ib(const uint8_t *lrh, size_t len);
  */
 struct icrc_flow {
     bool ipv4;
-    uint8_t pseudo[8 + 40 + 8]; /* ones, masked IP header, masked UDP header; lengths and ports
-                                   filled per packet */
+    /* Ones, masked IP header, masked UDP header; lengths and ports are filled in per packet. */
+    uint8_t pseudo[8 + 40 + 8];
 };
 
+/* For packets from src to dst: IPv4 when both are IPv4 addresses, else IPv6. */
 void icrc_flow_init(struct icrc_flow *f, const struct gid *src, const struct gid *dst);
 
 /*
- * ICRC of a UDP payload (payload_len bytes, without the trailer) that leaves
- * with DF set and this identification (IPv4; ignored for IPv6).
+ * ICRC of a UDP payload that leaves with DF set and this identification (IPv4;
+ * ignored for IPv6). payload_len counts it without the trailer, from BTH_LEN to
+ * PACKET_HEADERS_MAX + PACKET_PAYLOAD_MAX.
  */
 uint32_t icrc_compute(const struct icrc_flow *f, uint16_t src_port, uint16_t identification,
                       const uint8_t *payload, size_t payload_len);

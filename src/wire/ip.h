@@ -95,7 +95,7 @@ void udp_write(const struct udp_header *h, uint8_t *out);
 uint16_t udp_checksum(const struct ip_header *ip, const uint8_t *udp, size_t len);
 
 /*
- * The first GRH_LEN bytes of a UD receive buffer (RoCEv2 annex A17.4.5.1): the
+ * The first GRH_LEN bytes of a UD receive buffer (RoCEv2 annex A17): the
  * IPv6 header, or 20 zero bytes and the IPv4 header. What a link cannot know is
  * 0: flow label, identification.
  */

@@ -156,7 +156,8 @@ static inline uint8_t opcode_make(enum service service, enum operation_code oper
 
 /*
  * The operation of an opcode, or NULL when the service has no such operation.
- * The CNP has a row of its own. RD opcodes are NULL here: they have a name only.
+ * The CNP has a row of its own. RD opcodes are NULL here: they have a name and
+ * headers, and are refused.
  */
 const struct operation *opcode_operation(uint8_t opcode);
 

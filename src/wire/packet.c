@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * Headers between bytes and structs, each read and written at the offset that
- * the headers before it leave (IBA 9.2 and 9.3, FETH: IBA 1.5, 9.4).
+ * the headers before it leave (IBA 9.2 and 9.3; FETH: IBA 1.5).
  *
  *      0        7 8 9 10 12  16                              31
  *     +----------+-+-+--+----+--------------------------------+

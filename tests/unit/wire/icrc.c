@@ -68,7 +68,7 @@ static bool frame_is_good(const struct frame *f)
            load_le32(f->bytes + f->len - ICRC_LEN);
 }
 
-/* Bits that routers and checksum offload change (IBA 7.8.1, RoCEv2 annex A17.3.3). */
+/* Bits that routers and checksum offload change (IBA 7.8.1, RoCEv2 annex A17). */
 static bool may_change(const struct frame *f, size_t bit)
 {
     const size_t byte = bit / 8;
@@ -106,6 +106,44 @@ static void all_but_what_changes_on_the_way_is_covered_in_ipv6(void **state)
 {
     (void)state;
     expect_covered(make_frame(false));
+}
+
+/* CRC-32 of Ethernet a bit at a time. */
+static uint32_t crc_by_bits(const uint8_t *bytes, size_t len)
+{
+    uint32_t crc = 0xffffffff;
+
+    for (size_t i = 0; i < len * 8; i++) {
+        uint32_t bit = (crc ^ (uint32_t)bytes[i / 8] >> i % 8) & 1;
+
+        crc = crc >> 1 ^ (bit != 0 ? 0xedb88320 : 0);
+    }
+    return ~crc;
+}
+
+/* Options stand between the masked header and the UDP header and are covered as they are. */
+static void options_are_covered_as_they_are(void **state)
+{
+    enum { OPTIONS_LEN = 40 };
+    static const size_t payload_lens[] = {BTH_LEN, BTH_LEN + 4, BTH_LEN + 500};
+    uint8_t pseudo[8 + IPV4_LEN_MAX + UDP_LEN + BTH_LEN + 500];
+    uint8_t *l3 = pseudo + 8;
+    uint8_t *udp = l3 + IPV4_LEN_MAX;
+
+    (void)state;
+    for (size_t i = 0; i < sizeof(payload_lens) / sizeof(payload_lens[0]); i++) {
+        size_t len = IPV4_LEN_MAX + UDP_LEN + payload_lens[i];
+        uint32_t icrc;
+
+        for (size_t k = 0; k < sizeof(pseudo); k++)
+            pseudo[k] = (uint8_t)(k * 7);
+        l3[0] = 0x40 | (IPV4_LEN + OPTIONS_LEN) / 4;
+        icrc = icrc_of_frame(l3, len, IPV4_LEN + OPTIONS_LEN, true);
+        memset(pseudo, 0xff, 8);
+        l3[1] = l3[8] = l3[10] = l3[11] = 0xff;
+        udp[6] = udp[7] = udp[UDP_LEN + 4] = 0xff;
+        assert_int_equal(icrc, crc_by_bits(pseudo, 8 + len));
+    }
 }
 
 static enum icrc_verdict verify(const struct frame *f, uint16_t hint, uint16_t *identification)
@@ -204,6 +242,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(all_but_what_changes_on_the_way_is_covered_in_ipv4),
         cmocka_unit_test(all_but_what_changes_on_the_way_is_covered_in_ipv6),
+        cmocka_unit_test(options_are_covered_as_they_are),
         cmocka_unit_test(every_hint_leads_to_the_one_identification),
         cmocka_unit_test(a_frame_that_may_be_fragmented_is_bad_without_its_header),
         cmocka_unit_test(no_single_bit_of_a_payload_passes_when_damaged),
