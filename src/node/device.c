@@ -93,7 +93,7 @@ void device_guid(const struct device_hardware *hardware, uint8_t guid[8])
     uint64_t hash;
 
     if (hardware->mac_len == sizeof(zeros) && memcmp(mac, zeros, sizeof(zeros)) != 0) {
-        const uint8_t eui[8] = {mac[0], mac[1], mac[2], 0xff, 0xfe, mac[3], mac[4], mac[5]};
+        const uint8_t eui[8] = {mac[0] ^ 0x02, mac[1], mac[2], 0xff, 0xfe, mac[3], mac[4], mac[5]};
 
         memcpy(guid, eui, sizeof(eui));
         return;
@@ -101,7 +101,7 @@ void device_guid(const struct device_hardware *hardware, uint8_t guid[8])
     hash = hash_text(hash_text(0xcbf29ce484222325u, hardware->host), hardware->netdev);
     for (uint32_t i = 0; i < 8; i++)
         guid[i] = (uint8_t)(hash >> (8 * i));
-    guid[0] = (uint8_t)((guid[0] & 0xfc) | 0x02);
+    guid[0] &= 0xfc; /* not a number that somebody was assigned */
 }
 
 static int note_attribute(const struct nlattr *attribute, void *context)

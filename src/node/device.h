@@ -53,9 +53,8 @@ int device_list_chosen(struct device *devices, uint32_t count, const char *chose
 uint32_t device_active_mtu(uint32_t netdev_mtu);
 
 /*
- * EUI-64 of a 6-byte MAC as Linux RDMA devices have it: the universal bit is not flipped
- * (Linux addrconf_addr_eui48_base). A MAC that is all zeros or not of 6 bytes gives a stable
- * number of host and interface name instead, with the local bit set.
+ * Modified EUI-64 of a 6-byte MAC (RFC 4291 appendix A), as Linux RDMA devices have it. A MAC
+ * that is all zeros or not of 6 bytes gives a stable number of host and interface name instead.
  */
 struct device_hardware {
     const uint8_t *mac;

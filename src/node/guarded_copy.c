@@ -12,6 +12,7 @@
 #include <sys/mman.h>
 #include <sys/syscall.h>
 #include <sys/uio.h>
+#include <ucontext.h>
 #include <unistd.h>
 
 #include "base/log.h"
@@ -138,9 +139,13 @@ static void on_fault(int signal, siginfo_t *info, void *context)
     int saved_errno = errno;
 
     if (fault_is_guarded(info)) {
+        const ucontext_t *interrupted = context;
         sigjmp_buf *out = guard.out;
 
         guard.out = NULL;
+        /* What sigsetjmp did not save, to be quick; a sanitizer blocks more here than we asked for.
+         */
+        pthread_sigmask(SIG_SETMASK, &interrupted->uc_sigmask, NULL);
         siglongjmp(*out, 1);
     }
     for (size_t i = 0; i < SIGNAL_COUNT; i++)
@@ -163,10 +168,7 @@ static bool handlers_are_ours(void)
 
 static void install(void)
 {
-    /*
-     * NODEFER, since leaving by siglongjmp restores no mask; ONSTACK for
-     * programs whose threads have small stacks and a stack for signals.
-     */
+    /* NODEFER: an earlier handler may want it so. ONSTACK: for threads with small stacks. */
     struct sigaction ours = {
         .sa_sigaction = on_fault,
         .sa_flags = SA_SIGINFO | SA_NODEFER | SA_ONSTACK | SA_RESTART,
@@ -205,10 +207,9 @@ static int copy_guarded(uint8_t *dst, const uint8_t *src, size_t len)
 {
     sigjmp_buf out;
 
-    if (sigsetjmp(out, 0) != 0) {
-        ignore_races(false);
+    /* ThreadSanitizer forgets what was to be ignored when a handler is left this way. */
+    if (sigsetjmp(out, 0) != 0)
         return -EFAULT;
-    }
     guard.dst = dst;
     guard.src = src;
     guard.len = len;
@@ -258,38 +259,53 @@ int guarded_copy(void *dst, const void *src, size_t len)
     return 0;
 }
 
-/* One page range brought in. EINVAL: a kernel before 5.14, or memory of a device; not to be judged.
- */
-static int populate(uintptr_t start, size_t len, bool writable)
+static int bring_in(uintptr_t start, size_t len, int advice)
 {
-    int advice = writable ? MADV_POPULATE_WRITE : MADV_POPULATE_READ;
     int result;
 
     do
         result = madvise((void *)start, len, advice);
-    while (result != 0 && errno == EINTR);
-    return result == 0 || errno == EINVAL || errno == EAGAIN ? 0 : -EFAULT;
+    while (result != 0 && (errno == EINTR || errno == EAGAIN));
+    return result == 0 ? 0 : -errno;
+}
+
+/* Before Linux 5.14 nothing but a copy shows what the memory allows. */
+static bool kernel_populates(int advice)
+{
+    static uint8_t page[2 * 65536];
+    const uintptr_t page_len = (uintptr_t)sysconf(_SC_PAGESIZE);
+
+    return bring_in(((uintptr_t)page + page_len - 1) & ~(page_len - 1), page_len, advice) == 0;
+}
+
+static int populate(uintptr_t start, size_t len, bool writable)
+{
+    int advice = writable ? MADV_POPULATE_WRITE : MADV_POPULATE_READ;
+    int error = bring_in(start, len, advice);
+
+    if (error == -EINVAL && !kernel_populates(advice))
+        return 0;
+    return error != 0 ? -EFAULT : 0;
 }
 
 int guarded_probe(const void *base, size_t len, bool writable)
 {
     const uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE);
-    const uintptr_t start = (uintptr_t)base & ~(page - 1);
-    uintptr_t end;
+    const uintptr_t first = (uintptr_t)base & ~(page - 1);
+    uintptr_t last;
     int error;
 
     guarded_copy_install();
     if (len == 0)
         return 0;
-    if ((uintptr_t)base > UINTPTR_MAX - (len - 1) - page)
+    if (len - 1 > UINTPTR_MAX - (uintptr_t)base)
         return -EINVAL;
-    end = ((uintptr_t)base + len - 1 + page) & ~(page - 1);
-    /* For Linux a check of the mappings of the whole range and nothing more; their number is what
-     * it costs. */
-    if (msync((void *)start, end - start, MS_ASYNC) != 0)
+    last = ((uintptr_t)base + len - 1) & ~(page - 1);
+    /* For Linux this checks the mappings of the whole range and does nothing more. */
+    if (msync((void *)first, last - first + page, MS_ASYNC) != 0)
         return -EFAULT;
-    if (end - start <= PROBE_LEN_MAX)
-        return populate(start, end - start, writable);
-    error = populate(start, page, writable);
-    return error != 0 ? error : populate(end - page, page, writable);
+    if (last - first < PROBE_LEN_MAX)
+        return populate(first, last - first + page, writable);
+    error = populate(first, page, writable);
+    return error != 0 ? error : populate(last, page, writable);
 }
