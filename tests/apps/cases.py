@@ -13,7 +13,7 @@ TROUBLE = re.compile(
     r"invalid data|fail(ed|ure)|couldn'?t|unable to|not supported|cannot|completion with error"
     r"|segmentation|bad key|lost \d+ packets", re.I)
 # ... and those that mean nothing here.
-HARMLESS = re.compile(r"cpu frequency|cpufreq|MR buffer", re.I)
+HARMLESS = re.compile(r"cpu frequency|cpufreq|tag matching not supported", re.I)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -1,0 +1,213 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-2-Clause
+"""Tests `uroce run` itself: what it hands on to programs, and what it says when it cannot work.
+
+One line a case, as run_apps.py. Each case is a function whose name is the sentence it proves.
+"""
+import argparse
+import dataclasses
+import os
+import pathlib
+import shutil
+import subprocess
+import sys
+import tempfile
+
+import places
+import run_apps
+
+CANNOT_WORK, CANNOT_RUN, NOT_FOUND = 125, 126, 127
+HOLD_PORT = "import socket; s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM); " \
+            "s.bind(('', 4791)); print('held', flush=True); input()"
+
+
+class Skipped(Exception):
+    """The case cannot be made here."""
+
+
+@dataclasses.dataclass
+class Result:
+    status: int
+    out: str
+    err: str
+
+    def check(self, status, *words):
+        """Fails unless the exit status is this one and the messages hold these words."""
+        assert self.status == status, "status %d, not %d: %s" % (self.status, status, self.err)
+        for word in words:
+            assert word in self.err, "'%s' is not in: %s" % (word, self.err)
+
+
+class Bench:
+    """What the cases need: the program, a user to run it as, a folder to write to."""
+
+    def __init__(self, uroce, scratch):
+        self.uroce = uroce
+        self.scratch = pathlib.Path(scratch)
+        self.drop = places.drop_words()
+
+    def run(self, *words, env=(), enter=(), uroce=None):
+        full = {"PATH": os.environ["PATH"], **dict(env)}
+        done = subprocess.run([*enter, *self.drop, uroce or self.uroce, "run", *words], env=full,
+                              stdin=subprocess.DEVNULL, capture_output=True, text=True,
+                              timeout=20, check=False)
+        return Result(done.returncode, done.stdout, done.stderr)
+
+    def script(self, name, text):
+        path = self.scratch / name
+        path.write_text(text, encoding="ascii")
+        path.chmod(0o755)
+        return str(path)
+
+
+def the_exit_status_is_the_programs(bench):
+    bench.run("sh", "-c", "exit 7").check(7)
+
+
+def the_library_is_found_before_others_and_others_stay(bench):
+    result = bench.run("sh", "-c", "echo $LD_LIBRARY_PATH", env=[("LD_LIBRARY_PATH", "/opt/mine")])
+    folder = str(pathlib.Path(bench.uroce).parent / "lib")
+    assert result.out.strip() == folder + ":/opt/mine", result.out
+
+
+def running_inside_running_changes_nothing_more(bench):
+    result = bench.run(bench.uroce, "run", "sh", "-c", "echo $LD_LIBRARY_PATH")
+    assert result.out.strip() == str(pathlib.Path(bench.uroce).parent / "lib"), result.out
+
+
+def options_after_the_program_are_its_own(bench):
+    result = bench.run("echo", "-v", "--devices", "none", "--help")
+    assert result.out.strip() == "-v --devices none --help", result.out
+    result = bench.run("--", "echo", "--", "-n")
+    assert result.out.strip() == "-- -n", result.out
+
+
+def options_become_settings(bench):
+    result = bench.run("--devices", "lo", "-v", "env")
+    lines = result.out.splitlines()
+    assert "UROCE_DEVICES=lo" in lines and "UROCE_LOG=info" in lines, result.out
+    assert "UROCE_LOG=debug" in bench.run("-vv", "env").out
+
+
+def a_dry_run_prints_a_command_line_that_does_the_same(bench):
+    result = bench.run("--dry-run", "--devices", "lo", "sh", "-c", "echo \"it's $UROCE_DEVICES\"")
+    result.check(0)
+    done = subprocess.run(["sh", "-c", result.out], capture_output=True, text=True, check=True)
+    assert done.stdout == "it's lo\n", done.stdout
+
+
+def a_program_that_is_not_there_is_told(bench):
+    bench.run("no-such-program").check(NOT_FOUND, "no-such-program", "was not found")
+    bench.run("/no/such/program").check(NOT_FOUND, "/no/such/program")
+
+
+def a_file_that_is_no_program_is_told(bench):
+    bench.run("/etc/passwd").check(CANNOT_RUN, "/etc/passwd", "not an executable")
+    bench.run("/tmp").check(CANNOT_RUN, "/tmp")
+
+
+def a_static_program_is_told(bench):
+    bench.run("/sbin/ldconfig", "-p").check(CANNOT_RUN, "statically linked")
+
+
+def a_set_user_id_program_is_told(bench):
+    if not bench.drop and places.is_root():
+        raise Skipped("for root it makes no difference")
+    bench.run("/usr/bin/passwd").check(CANNOT_RUN, "set-user-ID", "copy")
+
+
+def a_program_with_capabilities_is_told(bench):
+    if not places.is_root():
+        raise Skipped("needs root, to give a file capabilities")
+    path = bench.scratch / "capable"
+    shutil.copy("/bin/true", path)
+    if subprocess.run(["setcap", "cap_net_raw+ep", path], check=False,
+                      capture_output=True).returncode != 0:
+        raise Skipped("setcap does not work here")
+    bench.run(str(path)).check(CANNOT_RUN, "file capabilities")
+
+
+def a_missing_library_is_told(bench):
+    alone = bench.scratch / "alone"
+    alone.mkdir(mode=0o755)
+    shutil.copy(bench.uroce, alone)
+    if pathlib.Path("/usr/local/lib/x86_64-linux-gnu/uroce").exists():
+        raise Skipped("uroce is installed here")
+    bench.run("true", uroce=str(alone / "uroce")).check(CANNOT_WORK, "libibverbs.so.1", "make build")
+
+
+def a_launcher_of_other_processes_gets_advice(bench):
+    path = bench.script("mpirun", "#!/bin/sh\nexit 0\n")
+    bench.run(path).check(0, "note on mpirun", "-x LD_LIBRARY_PATH")
+
+
+def a_host_without_a_usable_interface_is_told(bench):
+    with places.Namespaces() as namespaces:
+        _, enter = namespaces.new()
+        places.command(enter, "ip link set lo down")
+        bench.run("true", enter=enter).check(CANNOT_WORK, "no network interface is up")
+        places.command(enter, "ip link set lo up")
+        bench.run("true", enter=enter).check(0)
+
+
+def an_unknown_interface_is_told(bench):
+    bench.run("--devices", "nothere0", "true").check(CANNOT_WORK, "nothere0", "ip -brief address")
+
+
+def a_port_that_another_user_holds_is_told(bench):
+    if not places.is_root():
+        raise Skipped("needs root, to be two users")
+    with places.Namespaces() as namespaces:
+        _, enter = namespaces.new()
+        holder = subprocess.Popen([*enter, sys.executable, "-c", HOLD_PORT], text=True,
+                                  stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        try:
+            assert holder.stdout.readline() == "held\n"
+            bench.run("true", enter=enter).check(CANNOT_WORK, "port 4791", "user root", "ss -lunp")
+        finally:
+            holder.communicate("\n")
+        bench.run("true", enter=enter).check(0)
+
+
+def no_program_at_all_is_a_usage_error(bench):
+    result = bench.run()
+    assert result.status not in (0, CANNOT_WORK, CANNOT_RUN, NOT_FOUND), result.status
+    assert "ibv_devinfo" in result.err, result.err
+
+
+CASES = [value for value in list(globals().values())
+         if getattr(value, "__code__", None) and value.__code__.co_varnames[:1] == ("bench",)]
+
+
+def run_case(case, bench):
+    """Returns the word for the outcome, and what to say about it."""
+    try:
+        case(bench)
+    except (Skipped, places.Unavailable) as reason:
+        return "skipped", str(reason)
+    except AssertionError as fault:
+        return "FAILED", str(fault)
+    return "ok", ""
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--build", default="build", help="the build folder (default: build)")
+    build = pathlib.Path(parser.parse_args().build).resolve()
+    failed = 0
+    with tempfile.TemporaryDirectory(prefix="uroce-launcher-") as scratch:
+        os.chmod(scratch, 0o755)
+        staged = pathlib.Path(scratch) / "staged"
+        staged.mkdir()
+        bench = Bench(run_apps.stage(build, places.drop_words(), staged), scratch)
+        for case in CASES:
+            word, text = run_case(case, bench)
+            failed += word == "FAILED"
+            print("%-8s %s" % (word, case.__name__))
+            if text:
+                print("    " + text)
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
