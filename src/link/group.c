@@ -41,7 +41,8 @@ struct joining {
     bool choose_by_byte;
     uint64_t deadline_ms;
     uint64_t stuck_since_ms[GROUP_NAMES]; /* name taken but nobody listens; 0: not so */
-    int err;                              /* what to report if the deadline passes */
+    uint64_t taken_since_ms; /* port taken by this user, but not by a group; 0: not so */
+    int err;                 /* what to report if the deadline passes */
     char *error;
 };
 
@@ -252,8 +253,9 @@ static int port_taken(struct joining *j, const struct group *g)
         return refuse(j->error, -EADDRINUSE,
                       "UDP port 4791 is held by user %u: only processes of one user can share it",
                       uid);
-    j->err = -EADDRINUSE;
-    return refuse(j->error, -EAGAIN,
+    if (!j->taken_since_ms)
+        j->taken_since_ms = now_ms();
+    return refuse(j->error, now_ms() - j->taken_since_ms > PORT_TIMEOUT_MS ? -EADDRINUSE : -EAGAIN,
                   "UDP port 4791 is held by another program of this user (see ss -ulpn 'sport = "
                   "4791')");
 }

@@ -23,13 +23,15 @@
 
 #define JOIN_TIMEOUT_MS 10000u  /* 64 processes start at once on two busy cores in about 0.3 s */
 #define ANSWER_TIMEOUT_MS 1000u /* a member that stopped in the middle of its answer */
+#define PORT_TIMEOUT_MS 2000u   /* the end of an earlier group, whose processes just died */
 #define JOIN_PAUSE_US 2000u
 #define LISTEN_BACKLOG 512
 #define SERVE_AT_ONCE 16u
 #define TAKE_ATTEMPTS 100000u /* each lost to another process that took its sockets meanwhile */
 
-#define DRAIN_DATAGRAMS_MAX 16384u /* on adoption: as many as an unread buffer can hold, and more  \
-                                    */
+#define DRAIN_DATAGRAMS_MAX                                                                        \
+    16384u /* on adoption: as many as an unread buffer can hold, and more                          \
+            */
 
 #define SEND_SOCKETS_DEFAULT 16u
 #define SEND_SOCKETS_MAX 64u
