@@ -142,6 +142,14 @@ static error_t parse_option(int key, char *text, struct argp_state *state)
     return 0;
 }
 
+/* Why writing failed, when it did; errno was 0 before it. */
+static int output_error(void)
+{
+    if (!ferror(stdout))
+        return 0;
+    return errno != 0 ? -errno : -EIO;
+}
+
 /* Shows and counts a packet; 0 or a negative errno. */
 static int take_packet(struct pcap_run *run, const struct frame *f)
 {
@@ -149,14 +157,16 @@ static int take_packet(struct pcap_run *run, const struct frame *f)
     bool shown = o->packets && (o->foreign || frame_kind(f->verdict) != FRAME_KIND_FOREIGN);
     int error = 0;
 
+    errno = 0;
     if (shown && o->json) {
         error = json_print_line(stdout, frame_to_json(f));
     } else if (shown) {
         print_frame(&run->printer, f);
         if (o->verbose)
             print_fields(stdout, f);
-        error = ferror(stdout) ? -EIO : 0;
     }
+    if (error == 0)
+        error = output_error();
     return error != 0 ? error : summary_add(&run->summary, f);
 }
 
@@ -212,8 +222,9 @@ static int print_summary(struct pcap_run *run)
 /* Says what failed, if anything, and turns it all into the exit status. */
 static int finish(const struct pcap_run *run, int error)
 {
-    if (error == 0 && fflush(stdout) != 0)
-        error = -errno;
+    errno = 0;
+    if (error == 0 && (fflush(stdout) != 0 || ferror(stdout)))
+        error = output_error();
     if (error != 0) {
         fprintf(stderr, "uroce pcap: stopped after frame %" PRIu64 ": %s\n",
                 run->capture.frame_count, strerror(-error));

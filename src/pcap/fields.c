@@ -82,6 +82,9 @@ static const struct field bth[] = {      {"opcode",                 0,   8, FIEL
                                          {"reserved",              65,   7, FIELD_HEX},
                                          {"PSN",                   72,  24, FIELD_DEC} };
 
+static const struct field rdeth[] = {    {"reserved",               0,   8, FIELD_HEX},
+                                         {"EE context",             8,  24, FIELD_HEX} };
+
 static const struct field deth[] = {     {"Q_Key",                  0,  32, FIELD_HEX},
                                          {"reserved",              32,   8, FIELD_HEX},
                                          {"source QP",             40,  24, FIELD_HEX} };
@@ -124,6 +127,7 @@ const struct layout layouts[LAYOUT_COUNT] = {
     [LAYOUT_GRH]        = LAYOUT("GRH",           40, ipv6),
     [LAYOUT_UDP]        = LAYOUT("UDP",            8, udp),
     [LAYOUT_BTH]        = LAYOUT("BTH",           12, bth),
+    [LAYOUT_RDETH]      = LAYOUT("RDETH",          4, rdeth),
     [LAYOUT_DETH]       = LAYOUT("DETH",           8, deth),
     [LAYOUT_XRCETH]     = LAYOUT("XRCETH",         4, xrceth),
     [LAYOUT_FETH]       = LAYOUT("FETH",           4, feth),
@@ -139,6 +143,8 @@ const struct layout layouts[LAYOUT_COUNT] = {
 enum layout_index layout_of_header(enum header_set header)
 {
     switch (header) {
+    case HEADER_RDETH:
+        return LAYOUT_RDETH;
     case HEADER_DETH:
         return LAYOUT_DETH;
     case HEADER_XRCETH:
@@ -157,8 +163,6 @@ enum layout_index layout_of_header(enum header_set header)
         return LAYOUT_IMM;
     case HEADER_IETH:
         return LAYOUT_IETH;
-    case HEADER_RDETH:
-        break;
     }
     assert(false);
     return LAYOUT_COUNT;

@@ -49,6 +49,7 @@ enum layout_index {
     LAYOUT_GRH,
     LAYOUT_UDP,
     LAYOUT_BTH,
+    LAYOUT_RDETH,
     LAYOUT_DETH,
     LAYOUT_XRCETH,
     LAYOUT_FETH,

@@ -17,7 +17,8 @@
 /* A new reference, or NULL when memory is short. */
 json_t *frame_to_json(const struct frame *f);
 
-/* Takes the reference and writes it as a line. 0, or -ENOMEM for NULL, or -EIO. */
+/* Takes the reference and writes it as a line. 0, or -ENOMEM for NULL; ferror(out) tells of the
+ * rest. */
 int json_print_line(FILE *out, json_t *value);
 
 #endif

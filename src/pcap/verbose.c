@@ -208,7 +208,7 @@ static void print_transport(struct cursor *c)
         return;
     if (f->verdict != FRAME_PACKET)
         return;
-    for (unsigned header = HEADER_DETH; header <= HEADER_IETH; header <<= 1) {
+    for (unsigned header = HEADER_RDETH; header <= HEADER_IETH; header <<= 1) {
         if ((headers & header) != 0 && !print_header(c, layout_of_header(header)))
             return;
     }

@@ -120,6 +120,7 @@ const char *drop_text(enum drop drop);
  * Reads bytes, which begin at the BTH and end with the ICRC (len counts both).
  * Checks only what the bytes alone can tell: opcode, version, lengths and pad;
  * PMTU, state and keys are the engine's. Reserved bits are ignored.
+ * Reads headers only, so the payload's bytes need not be there (a snapped capture).
  * Returns DROP_NONE with *out written whole, or the first thing wrong; then
  * *out is untouched but for h.bth, which is valid if len allowed to read it.
  */
