@@ -1,0 +1,200 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * The applications of a simulation: queue pairs on every host, random work
+ * between them, completions polled now and then. Everything that is asked for
+ * is told to the checkers.
+ */
+#ifndef UROCE_TESTS_SIM_APP_H
+#define UROCE_TESTS_SIM_APP_H
+
+#include "checkers/atomics.h"
+#include "checkers/delivery.h"
+#include "checkers/flow.h"
+#include "checkers/requests.h"
+#include "engine/cq.h"
+#include "engine/memory.h"
+#include "engine/qp.h"
+#include "sim/arena.h"
+#include "sim/world.h"
+
+#define HOST_CQS_MAX 3
+#define SHARED_CELLS 4
+#define HOST_CELLS (SHARED_CELLS + ENDPOINTS_MAX)
+#define LENT_MAX 64
+#define SIM_QKEY 0x11111111u /* of all UD QPs */
+
+struct app;
+
+/* How an application learns of completions. */
+enum cq_habit {
+    CQ_POLLED,
+    CQ_EVENTS,    /* polled only after an event */
+    CQ_SOLICITED, /* as CQ_EVENTS for solicited ones, with a slow poll for the others */
+};
+
+struct app_cq {
+    struct cq *cq;
+    enum cq_habit habit;
+    bool notified;
+    uint32_t turns; /* since it was polled */
+};
+
+struct app_host {
+    struct host *host;
+    struct pd *pd;
+    struct pd *foreign_pd; /* keys of this one are no good for the QPs */
+    struct app_cq cqs[HOST_CQS_MAX];
+    uint32_t cq_count;
+    /* receive requests that several QPs share */
+    struct srq *srq;
+    struct receive_queue shared;
+    struct arena shared_arena;
+    uint32_t shared_len;
+    /* memory for atomics */
+    struct book cell_book;
+    struct region cell_region;
+    struct cell cells[HOST_CELLS];
+    uint32_t idle_turns;
+};
+
+/* A region that a peer may invalidate. */
+struct lent {
+    struct mr *mr;
+    uint32_t key;
+    bool used;
+};
+
+struct endpoint {
+    struct app *app;
+    struct app_host *home;
+    uint32_t index;
+    enum service service;
+    struct endpoint *peer; /* NULL for UD */
+    struct connection *connection;
+    struct qp *qp;
+    struct qp_attr attr;
+    struct qp_init init;
+    struct app_cq *send_cq;
+    struct app_cq *recv_cq;
+    struct channel channel;
+    struct flow flow;
+    struct receive_queue own;
+    struct receive_queue *receives; /* own, or the host's shared one */
+    struct arena arena;
+    uint32_t receive_len;
+    uint32_t receive_depth;
+    /* what the peer may write and read */
+    struct book target_book;
+    struct region target;
+    struct lent lent[LENT_MAX];
+    uint32_t lent_count;
+    /* what it still has to do */
+    uint32_t messages_left;
+    uint64_t bytes_left;
+    uint32_t weights[10]; /* of each enum wr_opcode */
+    uint32_t signal_percent;
+    uint32_t unsignalled;    /* since the last signalled one */
+    uint32_t released;       /* messages before this one gave their memory back */
+    uint32_t comm_est_count; /* events */
+    uint32_t last_wqe_count;
+};
+
+enum connection_state {
+    CONNECTION_RUNS,
+    CONNECTION_CLOSES, /* both QPs are in error, completions are awaited */
+    CONNECTION_RESTS,  /* packets of the old life are awaited */
+};
+
+struct connection {
+    struct endpoint *ends[2];
+    enum connection_state state;
+    uint64_t rest_until_ns;
+    uint64_t born_ns;
+    uint32_t lives;
+    bool refusal_done; /* this life had its bad request */
+};
+
+/* What a wr_id stands for. */
+struct work {
+    struct endpoint *ep;     /* of a send request, or of a receive request of a QP's own queue */
+    struct message *message; /* or NULL */
+    struct receive *receive; /* or NULL */
+    const struct app_host *home;
+};
+
+struct app {
+    struct world world;
+    struct dice dice;
+    struct app_host hosts[HOSTS_MAX];
+    struct endpoint *endpoints[ENDPOINTS_MAX];
+    uint32_t endpoint_count;
+    struct connection connections[ENDPOINTS_MAX / 2];
+    uint32_t connection_count;
+    struct work *works;
+    uint32_t work_count;
+    uint32_t work_capacity;
+    uint64_t message_ids;
+    struct flow_limits limits;
+    uint64_t next_cut_ns;
+    bool finished;
+};
+
+/* Errors are part of the plan: queue pairs get new lives. */
+static inline bool app_expects_errors(const struct app *a)
+{
+    return a->world.plan.mode == MODE_exhaustion || a->world.plan.mode == MODE_refusal;
+}
+
+/* --- app.c --- */
+
+void app_init(struct app *a, const struct plan *plan, struct ladder *ladder);
+/* Runs to the end and checks all that is left to check. */
+void app_run(struct app *a);
+void app_fini(struct app *a);
+
+/* A number for w to be found by in completions. */
+uint64_t app_work(struct app *a, const struct work *w);
+
+/* --- endpoint.c --- */
+
+struct endpoint *endpoint_new(struct app *a, struct app_host *home, enum service service);
+void endpoint_free(struct endpoint *ep);
+void endpoint_connect(struct endpoint *a, struct endpoint *b);
+void endpoint_start_datagrams(struct endpoint *ep);
+/* Both QPs to the error state; nothing if they are on the way already. */
+void connection_close(struct connection *c);
+/* Moves a closing or resting connection on. */
+void connection_turn(struct connection *c);
+
+/* --- receiving.c --- */
+
+void receiving_turn(struct endpoint *ep);
+void receiving_shared_turn(struct app *a, struct app_host *home);
+void receiving_completed(struct app *a, const struct work *w, const struct completion *wc);
+
+/* --- sending.c --- */
+
+/* Posts a few requests. Returns how many. */
+uint32_t sending_turn(struct endpoint *ep);
+void sending_completed(struct endpoint *ep, struct message *m, const struct completion *wc);
+/* Gives back the memory of requests that are over. */
+void sending_release(struct endpoint *ep, bool life_over);
+
+/* A request with everything filled in, and its SGEs; posts it and tells the checkers. */
+struct draft {
+    struct message *m;
+    struct sge sges[PIECES_MAX];
+    uint32_t sge_count;
+    struct ah ah;
+};
+void sending_post(struct endpoint *ep, struct draft *d);
+struct message *sending_message(struct endpoint *ep, enum wr_opcode opcode, uint32_t length);
+/* Memory for the message from the arena, filled. False when there is no room. */
+bool sending_take_memory(struct endpoint *ep, struct draft *d, uint32_t piece_count);
+
+/* --- refusals.c --- */
+
+/* Posts one bad request. Returns false when it is not the time for it. */
+bool refusal_turn(struct endpoint *ep);
+
+#endif

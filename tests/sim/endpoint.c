@@ -1,0 +1,353 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Queue pairs and connections: made, connected, closed, begun anew. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "sim/app.h"
+#include "support/expect.h"
+
+#define RC_ACCESS                                                                                  \
+    (ACCESS_LOCAL_WRITE | ACCESS_REMOTE_WRITE | ACCESS_REMOTE_READ | ACCESS_REMOTE_ATOMIC)
+
+static uint32_t roll_pmtu(struct dice *d)
+{
+    return 256u << dice_below(d, 5);
+}
+
+static uint32_t roll_psn(struct dice *d)
+{
+    if (dice_percent(d, 60))
+        return (uint32_t)(0x1000000 - dice_below(d, 300)) & 0xffffff;
+    return (uint32_t)dice_below(d, 0x1000000);
+}
+
+static void modify(struct endpoint *ep, enum qp_state state, uint32_t mask)
+{
+    const char *why = "";
+    int error;
+
+    ep->attr.state = state;
+    error = qp_modify(ep->qp, &ep->attr, mask | QP_ATTR_STATE, &why);
+    EXPECT(error == 0, "%s: modify to state %d returns %d: %s", ep->channel.name, (int)state, error,
+           why);
+}
+
+static void to_init(struct endpoint *ep)
+{
+    uint32_t mask = QP_ATTR_PKEY_INDEX | QP_ATTR_PORT;
+
+    ep->attr.port = 1;
+    ep->attr.pkey_index = 0;
+    ep->attr.access = RC_ACCESS;
+    ep->attr.qkey = SIM_QKEY;
+    modify(ep, QP_INIT, mask | (ep->service == SERVICE_UD ? QP_ATTR_QKEY : QP_ATTR_ACCESS));
+}
+
+static void to_rtr(struct endpoint *ep)
+{
+    uint32_t mask = QP_ATTR_AV | QP_ATTR_PMTU | QP_ATTR_DEST_QPN | QP_ATTR_RQ_PSN;
+
+    if (ep->service == SERVICE_UD)
+        mask = 0;
+    else if (ep->service == SERVICE_RC)
+        mask |= QP_ATTR_DEST_RD_ATOMIC | QP_ATTR_MIN_RNR_TIMER;
+    modify(ep, QP_RTR, mask);
+}
+
+static void to_rts(struct endpoint *ep)
+{
+    uint32_t mask = QP_ATTR_SQ_PSN;
+
+    if (ep->service == SERVICE_RC)
+        mask |= QP_ATTR_TIMEOUT | QP_ATTR_RETRY_COUNT | QP_ATTR_RNR_RETRY | QP_ATTR_RD_ATOMIC;
+    modify(ep, QP_RTS, mask);
+}
+
+/* The time-out code that suits the round trip: seldom short enough to expire without a loss. */
+static uint8_t roll_timeout(const struct plan *p, struct dice *d)
+{
+    uint64_t wanted = p->rtt_ns * (p->mode == MODE_ordinary ? 1 : 4);
+    uint8_t code = 1;
+
+    while (code < 20 && 4096ull << code < wanted)
+        code++;
+    if (p->mode == MODE_ordinary)
+        code = (uint8_t)(code + dice_below(d, 3));
+    return code;
+}
+
+static void roll_attributes(struct endpoint *ep)
+{
+    struct app *a = ep->app;
+    const struct plan *p = &a->world.plan;
+    struct dice *d = &a->dice;
+    bool patient = p->mode != MODE_exhaustion;
+
+    ep->attr.sq_psn = psn_make(roll_psn(d));
+    ep->attr.timeout = roll_timeout(p, d);
+    ep->attr.retry_count = patient ? 7 : (uint8_t)dice_below(d, 8);
+    ep->attr.rnr_retry = patient ? 7 : (uint8_t)dice_below(d, 8);
+    ep->attr.min_rnr_timer = (uint8_t)dice_between(d, 1, dice_percent(d, 90) ? 8 : 14);
+    ep->attr.dest_rd_atomic = (uint8_t)dice_between(d, 1, 16);
+}
+
+static struct path path_between(const struct host *from, const struct host *to, struct dice *d)
+{
+    return (struct path){.src = from->gid,
+                         .dst = to->gid,
+                         .flow_label = dice_percent(d, 50) ? 0 : (uint32_t)dice_below(d, 1 << 20),
+                         .traffic_class = (uint8_t)(dice_below(d, 64) << 2),
+                         .hop_limit = 64};
+}
+
+static void begin_flow(struct endpoint *ep)
+{
+    struct flow *f = &ep->flow;
+
+    memcpy(f->name, ep->channel.name, sizeof(f->name));
+    f->channel = &ep->channel;
+    f->peer = ep->peer ? &ep->peer->channel : NULL;
+    f->receives = ep->receives;
+    f->qpn = qp_qpn(ep->qp);
+    f->dest_qpn = ep->attr.dest_qpn;
+    f->path = ep->attr.path;
+    f->rd_atomic = ep->attr.rd_atomic;
+    f->timeout_ns = ep->attr.timeout == 0 ? 0 : 4096ull << ep->attr.timeout;
+    flow_begin(f);
+}
+
+static void aim(struct endpoint *ep, uint32_t pmtu)
+{
+    struct endpoint *peer = ep->peer;
+
+    ep->attr.pmtu = pmtu;
+    ep->attr.dest_qpn = qp_qpn(peer->qp);
+    ep->attr.rq_psn = peer->attr.sq_psn;
+    ep->attr.rd_atomic = (uint8_t)dice_between(&ep->app->dice, 1, peer->attr.dest_rd_atomic);
+    ep->attr.path = path_between(ep->home->host, peer->home->host, &ep->app->dice);
+    ep->channel.pmtu = pmtu;
+    ep->channel.errors_allowed = 0;
+    if (ep->app->world.plan.mode == MODE_exhaustion && !world_is_healed(&ep->app->world))
+        ep->channel.errors_allowed =
+            STATUS_BIT(STATUS_RETRY_EXC_ERR) | STATUS_BIT(STATUS_RNR_RETRY_EXC_ERR);
+    channel_begin(&ep->channel, ep->attr.sq_psn.value);
+    ep->own.errors_allowed = 0;
+    ep->own.failed = false;
+    ep->unsignalled = 0;
+    ep->last_wqe_count = 0;
+    ep->comm_est_count = 0;
+}
+
+void endpoint_connect(struct endpoint *a, struct endpoint *b)
+{
+    struct endpoint *const ends[] = {a, b};
+    struct connection *c = a->connection;
+    uint32_t pmtu = roll_pmtu(&a->app->dice);
+    uint32_t i;
+
+    a->peer = b;
+    b->peer = a;
+    for (i = 0; i < 2; i++) {
+        ends[i]->attr = (struct qp_attr){0};
+        roll_attributes(ends[i]);
+    }
+    for (i = 0; i < 2; i++)
+        aim(ends[i], pmtu);
+    for (i = 0; i < 2; i++) {
+        begin_flow(ends[i]);
+        to_init(ends[i]);
+        to_rtr(ends[i]);
+        to_rts(ends[i]);
+    }
+    c->state = CONNECTION_RUNS;
+    c->born_ns = a->app->world.now;
+    c->refusal_done = false;
+    c->lives++;
+}
+
+void endpoint_start_datagrams(struct endpoint *ep)
+{
+    ep->attr = (struct qp_attr){.sq_psn = psn_make(roll_psn(&ep->app->dice))};
+    ep->channel.pmtu = ep->init.pmtu;
+    channel_begin(&ep->channel, ep->attr.sq_psn.value);
+    begin_flow(ep);
+    to_init(ep);
+    to_rtr(ep);
+    to_rts(ep);
+}
+
+/* --- making and freeing --- */
+
+static void roll_habits(struct endpoint *ep)
+{
+    static const enum wr_opcode rc[] = {WR_WRITE, WR_WRITE_IMM, WR_SEND,      WR_SEND_IMM,
+                                        WR_READ,  WR_CMP_SWAP,  WR_FETCH_ADD, WR_SEND_INV};
+    static const enum wr_opcode uc[] = {WR_WRITE, WR_WRITE_IMM, WR_SEND, WR_SEND_IMM};
+    static const enum wr_opcode ud[] = {WR_SEND, WR_SEND_IMM};
+    const enum wr_opcode *list = ep->service == SERVICE_RC   ? rc
+                                 : ep->service == SERVICE_UC ? uc
+                                                             : ud;
+    uint32_t count = ep->service == SERVICE_RC ? 8 : ep->service == SERVICE_UC ? 4 : 2;
+    struct dice *d = &ep->app->dice;
+    uint32_t i;
+
+    for (i = 0; i < count; i++)
+        ep->weights[list[i]] = dice_percent(d, 30) ? 0 : (uint32_t)dice_between(d, 1, 10);
+    ep->weights[WR_SEND] += 1;
+    ep->signal_percent = (uint32_t)dice_between(d, 10, 100);
+    ep->messages_left = (uint32_t)dice_between(d, 1, ep->app->world.plan.message_count);
+    ep->bytes_left = ep->app->world.plan.bytes_max;
+}
+
+static void make_queue_pair(struct endpoint *ep)
+{
+    struct app_host *home = ep->home;
+    struct dice *d = &ep->app->dice;
+    bool shared = home->srq && ep->service != SERVICE_UC && dice_percent(d, 50);
+    int error;
+
+    /* Lost datagrams would make it unknown how many receive requests are left for the others. */
+    if (ep->service == SERVICE_UD && ep->app->world.plan.mode == MODE_exhaustion)
+        shared = false;
+
+    ep->send_cq = &home->cqs[dice_below(d, home->cq_count)];
+    ep->recv_cq = &home->cqs[dice_below(d, home->cq_count)];
+    ep->receives = shared ? &home->shared : &ep->own;
+    ep->receive_depth = (uint32_t)dice_between(d, 1, 8);
+    ep->init = (struct qp_init){
+        .service = ep->service,
+        .pd = home->pd,
+        .send_cq = ep->send_cq->cq,
+        .recv_cq = ep->recv_cq->cq,
+        .srq = shared ? home->srq : NULL,
+        .cap = {.send_wr_max = (uint32_t)dice_between(d, 1, 20),
+                .recv_wr_max = shared ? 0 : ep->receive_depth,
+                .send_sge_max = (uint32_t)dice_between(d, 1, 8),
+                .recv_sge_max = shared ? 0 : (uint32_t)dice_between(d, 1, 4),
+                .inline_max = (uint32_t)dice_below(d, 400)},
+        .all_signaled = dice_percent(d, 20),
+        .context = ep,
+        .pmtu = ep->service == SERVICE_UD ? roll_pmtu(d) : 0,
+    };
+    error = qp_new(home->host->engine, &ep->init, &ep->qp);
+    EXPECT(error == 0, "qp_new returns %d", error);
+}
+
+static void make_memory(struct endpoint *ep)
+{
+    const struct plan *p = &ep->app->world.plan;
+    struct dice *d = &ep->app->dice;
+    uint64_t target_len = p->size_max + dice_below(d, 3ull * p->size_max) + 64;
+    uint64_t arena_len = 4ull * p->size_max + 8192;
+    char name[40];
+
+    ep->receive_len = p->size_max + (uint32_t)dice_below(d, 100);
+    if (ep->service == SERVICE_UD) {
+        ep->receive_len = 40 + ep->init.pmtu + (uint32_t)dice_below(d, 100);
+        arena_len = 20ull * ep->init.pmtu + 8192;
+    }
+    if (ep->receives == &ep->own)
+        arena_len += (uint64_t)ep->receive_len * ep->receive_depth;
+    snprintf(name, sizeof(name), "memory of %s", ep->channel.name);
+    arena_init(&ep->arena, ep->home->pd, name, arena_len, d);
+    if (ep->service == SERVICE_UD)
+        return;
+    snprintf(name, sizeof(name), "target of %s", ep->channel.name);
+    book_init(&ep->target_book, name, target_len, dice_u64(d));
+    region_init(&ep->target, ep->home->pd, &ep->target_book, BOOK_GUARD, target_len, RC_ACCESS, d);
+}
+
+struct endpoint *endpoint_new(struct app *a, struct app_host *home, enum service service)
+{
+    static const char *const services[] = {
+        [SERVICE_RC] = "RC", [SERVICE_UC] = "UC", [SERVICE_UD] = "UD"};
+    struct endpoint *ep = calloc(1, sizeof(*ep));
+
+    EXPECT(ep, "no memory for the test itself");
+    ep->app = a;
+    ep->home = home;
+    ep->service = service;
+    ep->index = a->endpoint_count;
+    a->endpoints[a->endpoint_count++] = ep;
+    ep->channel.service = service;
+    make_queue_pair(ep);
+    snprintf(ep->channel.name, sizeof(ep->channel.name), "%s %u:%06x", services[service],
+             home->host->index, qp_qpn(ep->qp));
+    memcpy(ep->own.name, ep->channel.name, sizeof(ep->own.name));
+    roll_habits(ep);
+    make_memory(ep);
+    return ep;
+}
+
+void endpoint_free(struct endpoint *ep)
+{
+    uint32_t i;
+
+    EXPECT(qp_free(ep->qp) == 0, "%s cannot be freed", ep->channel.name);
+    arena_fini(&ep->arena);
+    for (i = 0; i < ep->lent_count; i++)
+        EXPECT(mr_free(ep->lent[i].mr) == 0, "an invalidated region cannot be freed");
+    if (ep->service != SERVICE_UD) {
+        region_fini(&ep->target);
+        book_fini(&ep->target_book);
+    }
+    channel_fini(&ep->channel);
+    receive_queue_fini(&ep->own);
+    free(ep);
+}
+
+/* --- the end of a life and the next one --- */
+
+void connection_close(struct connection *c)
+{
+    struct world *w = &c->ends[0]->app->world;
+    uint32_t i;
+
+    if (c->state != CONNECTION_RUNS)
+        return;
+    c->state = CONNECTION_CLOSES;
+    for (i = 0; i < 2; i++) {
+        struct endpoint *ep = c->ends[i];
+
+        ladder_note(w->ladder, w->now, ep->home->host->index, "%s closes", ep->channel.name);
+        ep->channel.errors_allowed |= STATUS_BIT(STATUS_WR_FLUSH_ERR);
+        ep->own.errors_allowed |= STATUS_BIT(STATUS_WR_FLUSH_ERR);
+        modify(ep, QP_ERR, 0);
+        host_pump(ep->home->host);
+    }
+}
+
+static bool is_quiet(const struct endpoint *ep)
+{
+    return requests_open(&ep->channel) == 0 && ep->own.open == 0;
+}
+
+static void bury(struct endpoint *ep)
+{
+    delivery_check_all(&ep->channel);
+    requests_end_life(&ep->channel);
+    sending_release(ep, true);
+    cell_check(&ep->peer->home->cells[SHARED_CELLS + ep->index], ep->channel.name);
+    EXPECT(ep->receives == &ep->own || ep->last_wqe_count == 1,
+           "%s: %u events of the last receive request", ep->channel.name, ep->last_wqe_count);
+    modify(ep, QP_RESET, 0);
+}
+
+void connection_turn(struct connection *c)
+{
+    struct endpoint *a = c->ends[0];
+    struct endpoint *b = c->ends[1];
+    struct world *w = &a->app->world;
+
+    if (c->state == CONNECTION_CLOSES && is_quiet(a) && is_quiet(b)) {
+        c->state = CONNECTION_RESTS;
+        c->rest_until_ns = w->now + w->plan.lifetime_ns;
+    }
+    if (c->state != CONNECTION_RESTS || w->now < c->rest_until_ns)
+        return;
+    bury(a);
+    bury(b);
+    ladder_note(w->ladder, w->now, a->home->host->index, "%s begins anew", a->channel.name);
+    endpoint_connect(a, b);
+}

@@ -1,0 +1,127 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Rolls a plan from a seed: see plan.h. */
+#include "sim/plan.h"
+
+#include "support/dice.h"
+
+#define US 1000ull
+#define MS 1000000ull
+
+const char *mode_name(enum sim_mode mode)
+{
+    static const char *const names[] = {
+#define SIM_MODE_NAME(name, weight, text) #name,
+        SIM_MODES(SIM_MODE_NAME)
+#undef SIM_MODE_NAME
+    };
+
+    return names[mode];
+}
+
+static uint64_t pick(struct dice *d, const uint64_t *from, uint32_t count)
+{
+    return from[dice_below(d, count)];
+}
+
+#define PICK(d, ...)                                                                               \
+    pick(d, (const uint64_t[]){__VA_ARGS__}, sizeof((uint64_t[]){__VA_ARGS__}) / sizeof(uint64_t))
+
+static void roll_faults(struct plan *p, struct dice *d)
+{
+    p->faults = (struct faults){
+        .lose = (uint32_t)PICK(d, 0, 1000, 10000, 30000, 80000),
+        .duplicate = (uint32_t)PICK(d, 0, 0, 2000, 20000, 100000),
+        .reorder = (uint32_t)PICK(d, 0, 0, 2000, 20000, 100000),
+        .corrupt = (uint32_t)PICK(d, 0, 1000, 10000),
+        .delay = (uint32_t)PICK(d, 0, 0, 1000, 10000),
+        .refuse = (uint32_t)PICK(d, 0, 0, 0, 5000, 20000),
+    };
+    if (p->mode == MODE_lossless || (p->mode == MODE_refusal && dice_percent(d, 60)))
+        p->faults = (struct faults){0};
+}
+
+static void roll_wire(struct plan *p, struct dice *d)
+{
+    roll_faults(p, d);
+    p->delay_ns = PICK(d, 200, 2 * US, 10 * US, 100 * US);
+    p->jitter_ns = dice_below(d, p->delay_ns);
+    p->reorder_ns = dice_between(d, p->delay_ns / 2, 4 * p->delay_ns);
+    p->hold_ns = dice_between(d, p->delay_ns, 10 * p->delay_ns);
+    p->ps_per_byte = PICK(d, 0, 80, 320, 800, 8000);
+    p->heal_ns = PICK(d, 1 * MS, 5 * MS, 20 * MS, 20 * MS);
+    if (p->mode == MODE_exhaustion)
+        p->cut_ns = dice_between(d, 1 * MS, 10 * MS);
+}
+
+static void roll_hosts(struct plan *p, struct dice *d)
+{
+    p->host_count = (uint32_t)PICK(d, 2, 2, 2, 3, 4);
+    p->ipv6 = dice_percent(d, 50);
+    p->shared_address = p->host_count > 2 && dice_percent(d, 40);
+    p->service_ns = PICK(d, 0, 0, 500, 5 * US, 20 * US);
+    p->timer_slack_ns = PICK(d, 0, 100, 5 * US);
+    p->app_gap_ns = PICK(d, 200, 1 * US, 5 * US, 20 * US);
+    p->batch_count_max = (uint32_t)PICK(d, 1, 2, 5, 16, 64, 64);
+    p->batch_capacity = (uint32_t)PICK(d, 4200, 9000, 20000, 65507, 65507);
+    p->config = engine_config_default();
+    for (uint32_t i = 0; i < sizeof(p->config.seed); i++)
+        p->config.seed[i] = (uint8_t)dice_u64(d);
+    p->config.rd_atomic_max = 16;
+    p->config.timeout_floor_ns = 0;
+    p->config.window_start = (uint32_t)PICK(d, 0, 0, 1000, 8192, 65536);
+    p->config.window_max = (uint32_t)PICK(d, 0, 0, 9000, 65536, 1 << 20);
+    p->config.read_window = (uint32_t)PICK(d, 0, 1, 65536, 1 << 20);
+    if (p->mode != MODE_lossless && dice_percent(d, 20))
+        p->receive_buffer = (uint32_t)PICK(d, 10000, 40000, 212992);
+}
+
+static void roll_work(struct plan *p, struct dice *d)
+{
+    p->connection_count = (uint32_t)PICK(d, 1, 1, 2, 3, 6);
+    p->datagram_count = (uint32_t)PICK(d, 0, 0, 0, 2, 3, 4);
+    p->message_count = (uint32_t)PICK(d, 5, 20, 40, 80);
+    p->size_max = (uint32_t)PICK(d, 512, 4096, 16384, 65536, 65536);
+    p->bytes_max = 1 << 19;
+    if (p->connection_count == 1 && dice_percent(d, 8)) {
+        p->size_max = 1 << 20;
+        p->bytes_max = 3 << 20;
+        p->message_count = 10;
+    }
+    if (p->faults.lose + p->faults.corrupt + p->faults.reorder >= 80000)
+        p->bytes_max /= 4; /* going back repeats everything behind the loss */
+}
+
+/* Longest times, from all that a packet may meet on its way. */
+static void derive(struct plan *p)
+{
+    uint64_t queue_bytes = 2ull * (p->config.window_max ? p->config.window_max : 1 << 17);
+    uint64_t one_way;
+
+    queue_bytes += p->config.read_window > 65536 ? p->config.read_window : 65536;
+    queue_bytes *= p->host_count;
+    queue_bytes +=
+        (uint64_t)p->batch_capacity * 2 * (p->connection_count * 2ull + p->datagram_count + 1);
+    one_way = p->delay_ns + p->jitter_ns + p->service_ns + queue_bytes * p->ps_per_byte / 1000;
+    if (p->faults.reorder > 0)
+        one_way += p->reorder_ns;
+    p->rtt_ns = 2 * (one_way + p->timer_slack_ns + US);
+    p->lifetime_ns = one_way + p->reorder_ns + 20 * p->hold_ns + MS;
+    p->limit_ns = p->heal_ns + 20000 * MS;
+}
+
+void plan_make(struct plan *p, uint64_t seed, enum sim_mode mode)
+{
+    static const uint32_t weights[] = {
+#define SIM_MODE_WEIGHT(name, weight, text) weight,
+        SIM_MODES(SIM_MODE_WEIGHT)
+#undef SIM_MODE_WEIGHT
+    };
+    struct dice d = dice_make(seed, 1);
+    enum sim_mode chosen = (enum sim_mode)dice_weighted(&d, weights, MODE_COUNT);
+
+    *p = (struct plan){.seed = seed, .mode = mode == MODE_COUNT ? chosen : mode};
+    roll_wire(p, &d);
+    roll_hosts(p, &d);
+    roll_work(p, &d);
+    derive(p);
+}

@@ -1,0 +1,87 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * What a seed decides before a simulation begins: how many hosts, what the wire does
+ * to packets, how hosts behave, how much work there is.
+ */
+#ifndef UROCE_TESTS_SIM_PLAN_H
+#define UROCE_TESTS_SIM_PLAN_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "engine/engine.h"
+
+#define HOSTS_MAX 4
+#define ENDPOINTS_MAX 32
+
+/* name, chance in a hundred, sentence */
+#define SIM_MODES(M)                                                                               \
+    M(ordinary, 60, "faults, then a healed wire; everything finishes")                             \
+    M(lossless, 10, "no faults: nothing is repeated, nothing is lost")                             \
+    M(exhaustion, 15, "long cuts, short patience: requests fail, queue pairs begin anew")          \
+    M(refusal, 15, "bad requests: each fails as the specification says")
+
+enum sim_mode {
+#define SIM_MODE_ENUM(name, weight, text) MODE_##name,
+    SIM_MODES(SIM_MODE_ENUM)
+#undef SIM_MODE_ENUM
+        MODE_COUNT,
+};
+
+const char *mode_name(enum sim_mode mode);
+
+/* Chances in a million, for each packet or (refuse) batch. */
+struct faults {
+    uint32_t lose;
+    uint32_t duplicate;
+    uint32_t reorder;
+    uint32_t corrupt;
+    uint32_t delay;
+    uint32_t refuse; /* the link takes the batch and drops it */
+};
+
+struct plan {
+    uint64_t seed;
+    enum sim_mode mode;
+    uint32_t host_count;
+    bool ipv6;
+    bool shared_address; /* hosts 0 and 1 are two processes at one address */
+    /* work */
+    uint32_t connection_count; /* RC and UC pairs of QPs */
+    uint32_t datagram_count;   /* UD QPs, at least 2 or none */
+    uint32_t message_count;    /* of each QP */
+    uint32_t size_max;
+    uint64_t bytes_max; /* of each QP, before its messages get small */
+    /* wire */
+    struct faults faults;
+    uint64_t delay_ns;
+    uint64_t jitter_ns;  /* packets stay in order */
+    uint64_t reorder_ns; /* a reordered packet comes so much later at most */
+    uint64_t hold_ns;    /* a delay holds everything behind it, so long at most */
+    uint64_t ps_per_byte;
+    uint64_t heal_ns; /* faults end */
+    uint64_t cut_ns;  /* exhaustion: how long a cut is at most; 0: none */
+    /* hosts */
+    uint64_t service_ns; /* packets wait so long at most before the engine gets them */
+    uint64_t timer_slack_ns;
+    uint64_t app_gap_ns;
+    uint32_t receive_buffer; /* bytes; 0: unlimited */
+    uint32_t batch_count_max;
+    uint32_t batch_capacity;
+    struct engine_config config;
+    /* what follows */
+    uint64_t rtt_ns;      /* a round trip through full queues */
+    uint64_t lifetime_ns; /* no packet is on its way for longer */
+    uint64_t limit_ns;    /* everything is over by then */
+};
+
+/* mode: MODE_COUNT lets the seed choose. */
+void plan_make(struct plan *p, uint64_t seed, enum sim_mode mode);
+
+/* True when packets of one direction may arrive twice or in another order. */
+static inline bool plan_disorders(const struct plan *p)
+{
+    return p->faults.duplicate > 0 || p->faults.reorder > 0;
+}
+
+#endif

@@ -1,0 +1,147 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Posts receive requests, some in time and some late, and hands their completions to the checker.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "sim/app.h"
+#include "support/expect.h"
+
+static void give_back(struct arena *arena, struct receive *r)
+{
+    uint32_t i;
+
+    for (i = 0; i < r->piece_count; i++)
+        arena_give(arena, &r->pieces[i]);
+}
+
+/* Memory for a receive request of len bytes in at most sge_max pieces; NULL: no room. */
+static struct receive *draw(struct arena *arena, uint32_t len, uint32_t sge_max, struct dice *d)
+{
+    struct receive *r = calloc(1, sizeof(*r));
+    uint32_t count = (uint32_t)dice_between(d, 1, sge_max);
+    uint32_t left = len;
+
+    EXPECT(r, "no memory for the test itself");
+    while (r->piece_count < count) {
+        uint32_t part = r->piece_count + 1 == count ? left : (uint32_t)dice_below(d, left + 1);
+
+        if (dice_percent(d, 10) && r->piece_count + 1 < count)
+            part = 0;
+        if (!arena_take(arena, part, d, &r->pieces[r->piece_count])) {
+            give_back(arena, r);
+            free(r);
+            return NULL;
+        }
+        r->piece_count++;
+        left -= part;
+    }
+    return r;
+}
+
+struct receive_wr {
+    struct sge sges[PIECES_MAX];
+    struct recv_wr wr;
+};
+
+static void fill(struct receive_wr *w, const struct arena *arena, const struct receive *r,
+                 struct dice *d)
+{
+    uint32_t i;
+
+    for (i = 0; i < r->piece_count; i++)
+        w->sges[i] = arena_sge(arena, &r->pieces[i], d);
+    w->wr = (struct recv_wr){.wr_id = r->wr_id, .sges = w->sges, .sge_count = r->piece_count};
+}
+
+static bool post_own(struct endpoint *ep)
+{
+    struct dice *d = &ep->app->dice;
+    struct receive *r = draw(&ep->arena, ep->receive_len, ep->init.cap.recv_sge_max, d);
+    struct receive_wr w;
+    int error;
+
+    if (!r)
+        return false;
+    r->wr_id = app_work(ep->app, &(struct work){.ep = ep, .receive = r, .home = ep->home});
+    fill(&w, &ep->arena, r, d);
+    delivery_posted(&ep->own, r);
+    error = qp_post_recv(ep->qp, &w.wr);
+    EXPECT(error == 0, "%s: qp_post_recv returns %d", ep->channel.name, error);
+    return true;
+}
+
+void receiving_turn(struct endpoint *ep)
+{
+    struct dice *d = &ep->app->dice;
+    bool prompt = world_is_healed(&ep->app->world) || ep->app->world.plan.mode == MODE_lossless;
+
+    if (ep->receives != &ep->own || (ep->connection && ep->connection->state != CONNECTION_RUNS))
+        return;
+    if (qp_state(ep->qp) == QP_ERR)
+        return;
+    while (ep->own.open < ep->receive_depth && (prompt || dice_percent(d, 30))) {
+        if (!post_own(ep))
+            break;
+    }
+}
+
+void receiving_shared_turn(struct app *a, struct app_host *home)
+{
+    struct dice *d = &a->dice;
+    bool prompt = world_is_healed(&a->world) || a->world.plan.mode == MODE_lossless;
+
+    while (home->srq && home->shared.open < 12 && (prompt || dice_percent(d, 40))) {
+        struct receive *r = draw(&home->shared_arena, home->shared_len, 3, d);
+        struct receive_wr w;
+        int error;
+
+        if (!r)
+            return;
+        r->wr_id = app_work(a, &(struct work){.receive = r, .home = home});
+        fill(&w, &home->shared_arena, r, d);
+        delivery_posted(&home->shared, r);
+        error = srq_post(home->srq, &w.wr);
+        EXPECT(error == 0, "host %u: srq_post returns %d", home->host->index, error);
+    }
+}
+
+static struct endpoint *find_endpoint(const struct app *a, uint32_t qpn)
+{
+    for (uint32_t i = 0; i < a->endpoint_count; i++) {
+        if (qp_qpn(a->endpoints[i]->qp) == qpn)
+            return a->endpoints[i];
+    }
+    return NULL;
+}
+
+static void check_lent(struct endpoint *ep, const struct message *m)
+{
+    uint8_t *out;
+    struct mr_query q = {.pd = ep->home->pd, .len = 1, .key = m->imm};
+
+    EXPECT(mr_resolve(ep->home->host->engine, &q, &out) == MR_NO_KEY,
+           "%s: key 0x%08x lives after it was invalidated", ep->channel.name, m->imm);
+}
+
+void receiving_completed(struct app *a, const struct work *w, const struct completion *wc)
+{
+    struct endpoint *ep = find_endpoint(a, wc->qpn);
+    struct endpoint *from;
+    struct message *m;
+    struct receiver to;
+
+    EXPECT(ep && ep->qp == wc->qp, "a receive completion for QPN 0x%06x", wc->qpn);
+    EXPECT(!w->ep || w->ep == ep, "%s: completes a receive request of another QP",
+           ep->channel.name);
+    EXPECT(w->receive->queue == ep->receives, "%s: completes a receive request of another queue",
+           ep->channel.name);
+    from = ep->peer ? ep->peer : find_endpoint(a, wc->src_qpn);
+    to = (struct receiver){.destination = ep, .duplicates = plan_disorders(&a->world.plan)};
+    m = delivery_completed(from ? &from->channel : NULL, w->receive, wc, &to);
+    if (m && m->opcode == WR_SEND_INV)
+        check_lent(ep, m);
+    give_back(w->receive->queue == &ep->own ? &ep->arena : &ep->home->shared_arena, w->receive);
+    if (!m && ep->connection)
+        connection_close(ep->connection);
+}

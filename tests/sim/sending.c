@@ -1,0 +1,448 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Rolls send requests, posts them and tells the checkers what must come of them. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "sim/app.h"
+#include "support/expect.h"
+#include "support/pattern.h"
+
+#define RKEY_OF_NOTHING 0xdeadbeefu
+
+/* --- what to send --- */
+
+static uint32_t roll_length(struct endpoint *ep, uint32_t max)
+{
+    struct dice *d = &ep->app->dice;
+    uint32_t pmtu = ep->channel.pmtu;
+    const uint32_t edges[] = {0, 1, pmtu - 1, pmtu, pmtu + 1, 2 * pmtu};
+    uint32_t len;
+
+    if (dice_percent(d, 40))
+        len = edges[dice_below(d, sizeof(edges) / sizeof(edges[0]))];
+    else if (dice_percent(d, 40))
+        len = (uint32_t)dice_below(d, 300);
+    else
+        len = (uint32_t)dice_below(d, (uint64_t)max + 1);
+    if (len > max)
+        len = (uint32_t)dice_below(d, (uint64_t)max + 1);
+    if (len > ep->bytes_left)
+        len = (uint32_t)ep->bytes_left;
+    return len;
+}
+
+static uint32_t undelivered(const struct channel *c)
+{
+    uint32_t count = 0;
+    uint32_t i;
+
+    for (i = c->delivered > c->life_first ? c->delivered : c->life_first; i < c->count; i++)
+        count += opcode_takes_receive(c->messages[i]->opcode);
+    return count;
+}
+
+/* Messages that were posted and will take a receive request of q. */
+static uint32_t promised(const struct app *a, const struct receive_queue *q)
+{
+    uint32_t count = 0;
+    uint32_t i;
+    uint32_t k;
+
+    for (i = 0; i < a->endpoint_count; i++) {
+        const struct endpoint *ep = a->endpoints[i];
+
+        if (ep->peer && ep->peer->receives == q)
+            count += undelivered(&ep->channel);
+        for (k = 0; !ep->peer && k < ep->channel.count; k++) {
+            const struct message *m = ep->channel.messages[k];
+
+            count += m->deliveries == 0 && ((const struct endpoint *)m->destination)->receives == q;
+        }
+    }
+    return count;
+}
+
+/* Where nothing may be lost for want of a receive request, one must be there for each message. */
+static bool has_receive(const struct endpoint *ep, const struct endpoint *to)
+{
+    const struct world *w = &ep->app->world;
+
+    if (w->plan.mode != MODE_lossless && !(w->plan.mode == MODE_exhaustion && world_is_healed(w)))
+        return true;
+    if (w->plan.mode == MODE_exhaustion && ep->service != SERVICE_RC)
+        return true;
+    return promised(ep->app, to->receives) < to->receives->open;
+}
+
+struct message *sending_message(struct endpoint *ep, enum wr_opcode opcode, uint32_t length)
+{
+    struct message *m = calloc(1, sizeof(*m));
+
+    EXPECT(m, "no memory for the test itself");
+    m->id = ++ep->app->message_ids;
+    m->opcode = opcode;
+    m->length = length;
+    m->imm = (uint32_t)dice_u64(&ep->app->dice);
+    return m;
+}
+
+static void roll_flags(struct endpoint *ep, struct message *m)
+{
+    struct dice *d = &ep->app->dice;
+
+    if (ep->init.all_signaled || dice_percent(d, ep->signal_percent))
+        m->flags |= WR_SIGNALED;
+    /* Room comes back only with a completion, so at least one of those in the queue has one. */
+    if (ep->messages_left <= 1 || ep->unsignalled + 1 >= ep->init.cap.send_wr_max)
+        m->flags |= WR_SIGNALED;
+    if (dice_percent(d, 20))
+        m->flags |= WR_SOLICITED;
+    if (ep->service == SERVICE_RC && dice_percent(d, 10))
+        m->flags |= WR_FENCE;
+    if (!opcode_is_answered(m->opcode) && m->length <= ep->init.cap.inline_max &&
+        dice_percent(d, 40))
+        m->flags |= WR_INLINE;
+}
+
+/* --- memory --- */
+
+bool sending_take_memory(struct endpoint *ep, struct draft *d, uint32_t piece_count)
+{
+    struct message *m = d->m;
+    struct dice *dice = &ep->app->dice;
+    uint32_t left = m->length;
+    uint32_t i;
+
+    for (i = 0; i < piece_count; i++) {
+        uint32_t part = i + 1 == piece_count ? left : (uint32_t)dice_below(dice, left + 1);
+
+        if (dice_percent(dice, 10) && i + 1 < piece_count)
+            part = 0;
+        if (!arena_take(&ep->arena, part, dice, &m->pieces[i]))
+            break;
+        m->piece_count++;
+        left -= part;
+        d->sges[i] = arena_sge(&ep->arena, &m->pieces[i], dice);
+    }
+    d->sge_count = m->piece_count;
+    if (i == piece_count)
+        return true;
+    while (m->piece_count > 0)
+        arena_give(&ep->arena, &m->pieces[--m->piece_count]);
+    return false;
+}
+
+/* The application writes its message. */
+static void write_message(const struct message *m)
+{
+    uint32_t done = 0;
+    uint32_t i;
+
+    for (i = 0; i < m->piece_count; i++) {
+        uint8_t *bytes = malloc(m->pieces[i].len + 1);
+
+        EXPECT(bytes, "no memory for the test itself");
+        pattern_fill(m->id, done, bytes, m->pieces[i].len);
+        book_write(m->pieces[i], bytes);
+        done += m->pieces[i].len;
+        free(bytes);
+    }
+}
+
+/* Inline bytes live until the post returns. */
+static uint8_t *use_inline(struct endpoint *ep, struct draft *d)
+{
+    uint8_t *bytes = malloc(d->m->length + 1);
+    uint32_t half = (uint32_t)dice_below(&ep->app->dice, d->m->length + 1);
+
+    EXPECT(bytes, "no memory for the test itself");
+    pattern_fill(d->m->id, 0, bytes, d->m->length);
+    d->sges[0] = (struct sge){.addr = (uintptr_t)bytes, .length = half};
+    d->sges[1] = (struct sge){.addr = (uintptr_t)bytes + half, .length = d->m->length - half};
+    d->sge_count = 2;
+    return bytes;
+}
+
+/* --- what it does to the peer --- */
+
+static bool overlaps_read(const struct channel *c, uint64_t addr, uint32_t len)
+{
+    uint32_t i;
+
+    for (i = c->completed; i < c->count; i++) {
+        const struct message *m = c->messages[i];
+
+        if (m->opcode == WR_READ && m->remote_addr - addr < len)
+            return true;
+        if (m->opcode == WR_READ && addr - m->remote_addr < m->length)
+            return true;
+    }
+    return false;
+}
+
+static void claim_target(struct message *m, struct piece where)
+{
+    uint8_t *bytes = malloc(m->length + 1);
+
+    EXPECT(bytes, "no memory for the test itself");
+    pattern_fill(m->id, 0, bytes, m->length);
+    m->target = claim_open(where, bytes);
+    free(bytes);
+}
+
+/* What the READ must bring: all that was posted before it is done by then. */
+static void claim_answer(struct message *m, struct piece from)
+{
+    const uint8_t *bytes = from.book->future + from.offset;
+    uint32_t i;
+
+    for (i = 0; i < m->piece_count; i++) {
+        m->answer[i] = m->pieces[i].len ? claim_open(m->pieces[i], bytes) : NULL;
+        bytes += m->pieces[i].len;
+    }
+}
+
+static void aim_at_memory(struct endpoint *ep, struct message *m)
+{
+    struct dice *d = &ep->app->dice;
+    struct endpoint *peer = ep->peer;
+    struct piece where = {.book = &peer->target_book, .len = m->length};
+
+    where.offset = peer->target.offset + dice_below(d, peer->target.len - m->length + 1);
+    m->remote_addr = region_address(&peer->target, where.offset);
+    m->rkey = peer->target.mr->key;
+    if (m->length == 0 && dice_percent(d, 50)) { /* no key is looked at */
+        m->remote_addr = dice_u64(d);
+        m->rkey = RKEY_OF_NOTHING;
+    }
+    if (opcode_is_write(m->opcode)) {
+        if (overlaps_read(&ep->channel, m->remote_addr, m->length))
+            m->flags |= WR_FENCE;
+        claim_target(m, where);
+    } else {
+        claim_answer(m, where);
+    }
+}
+
+static uint64_t expected_value(const struct cell *c)
+{
+    uint64_t value = c->guess;
+
+    for (uint32_t i = 0; i < c->open_count; i++)
+        value = atomic_result(c->open[i], value);
+    return value;
+}
+
+static void aim_at_cell(struct endpoint *ep, struct message *m)
+{
+    struct dice *d = &ep->app->dice;
+    struct app_host *to = ep->peer->home;
+    bool alone = app_expects_errors(ep->app) || dice_percent(d, 50);
+    uint32_t index = alone ? SHARED_CELLS + ep->index : (uint32_t)dice_below(d, SHARED_CELLS);
+    uint32_t i;
+
+    m->cell = &to->cells[index];
+    m->remote_addr = region_address(&to->cell_region, m->cell->where.offset);
+    m->rkey = to->cell_region.mr->key;
+    m->swap = dice_u64(d);
+    m->compare = dice_u64(d) | 1;
+    if (m->opcode == WR_CMP_SWAP && dice_percent(d, 70))
+        m->compare = expected_value(m->cell);
+    for (i = 0; i < m->piece_count; i++)
+        m->answer[i] = m->pieces[i].len ? claim_open(m->pieces[i], NULL) : NULL;
+}
+
+static void lend_region(struct endpoint *ep, struct message *m)
+{
+    struct endpoint *peer = ep->peer;
+    struct lent *l = &peer->lent[peer->lent_count++];
+    struct mr_attr attr = {.base = peer->target_book.bytes + BOOK_GUARD,
+                           .len = 64,
+                           .iova = dice_u64(&ep->app->dice) >> 8,
+                           .access = ACCESS_REMOTE_READ};
+
+    EXPECT(mr_new(peer->home->pd, &attr, &l->mr) == 0, "no region to lend");
+    m->imm = l->mr->key;
+}
+
+static void aim_datagram(struct endpoint *ep, struct draft *d, const struct endpoint *to)
+{
+    d->ah = (struct ah){
+        .pd = ep->home->pd,
+        .path = {.src = ep->home->host->gid, .dst = to->home->host->gid, .hop_limit = 64}};
+    d->m->destination = to;
+    d->m->path = d->ah.path;
+    d->m->remote_qpn = qp_qpn(to->qp);
+    d->m->remote_qkey = SIM_QKEY;
+}
+
+static void aim(struct endpoint *ep, struct draft *d, const struct endpoint *to)
+{
+    struct message *m = d->m;
+
+    if (ep->service == SERVICE_UD)
+        aim_datagram(ep, d, to);
+    else if (opcode_is_atomic(m->opcode))
+        aim_at_cell(ep, m);
+    else if (m->opcode == WR_READ || opcode_is_write(m->opcode))
+        aim_at_memory(ep, m);
+    else if (m->opcode == WR_SEND_INV)
+        lend_region(ep, m);
+}
+
+/* --- posting --- */
+
+void sending_post(struct endpoint *ep, struct draft *d)
+{
+    struct message *m = d->m;
+    struct dice *dice = &ep->app->dice;
+    struct send_wr wr;
+    int error;
+
+    m->wr_id = app_work(ep->app, &(struct work){.ep = ep, .message = m, .home = ep->home});
+    wr = (struct send_wr){
+        .wr_id = m->wr_id,
+        .opcode = m->opcode,
+        .flags = ep->init.all_signaled ? m->flags & ~(uint32_t)WR_SIGNALED : m->flags,
+        .sges = d->sges,
+        .sge_count = d->sge_count,
+        .imm = m->imm,
+        .remote_addr = m->remote_addr,
+        .rkey = m->rkey,
+        .compare = m->compare,
+        .swap = m->swap,
+        .ah = ep->service == SERVICE_UD ? &d->ah : NULL,
+        .remote_qpn = m->remote_qpn,
+        .remote_qkey = dice_percent(dice, 80) ? m->remote_qkey : 0x80000000u | m->remote_qkey,
+    };
+    requests_posted(&ep->channel, m);
+    if (m->cell)
+        atomics_posted(m->cell, m);
+    ep->unsignalled = m->flags & WR_SIGNALED ? 0 : ep->unsignalled + 1;
+    ladder_note(ep->app->world.ladder, ep->app->world.now, ep->home->host->index,
+                "%s posts %s%s%s%s", ep->channel.name, message_name(m),
+                m->flags & WR_SIGNALED ? "" : " unsignalled", m->flags & WR_FENCE ? " fence" : "",
+                m->flags & WR_INLINE ? " inline" : "");
+    error = qp_post_send(ep->qp, &wr);
+    EXPECT(error == 0, "%s: qp_post_send of %s returns %d", ep->channel.name, message_name(m),
+           error);
+}
+
+static const struct endpoint *roll_destination(struct endpoint *ep)
+{
+    struct app *a = ep->app;
+    const struct endpoint *to;
+
+    if (ep->service != SERVICE_UD)
+        return ep->peer;
+    do {
+        to = a->endpoints[dice_below(&a->dice, a->endpoint_count)];
+    } while (to->service != SERVICE_UD || to == ep);
+    return to;
+}
+
+static uint32_t length_max(const struct endpoint *ep, const struct endpoint *to)
+{
+    if (ep->service != SERVICE_UD)
+        return ep->app->world.plan.size_max;
+    return ep->init.pmtu < to->init.pmtu ? ep->init.pmtu : to->init.pmtu;
+}
+
+/* Memory for the draft. When there is none and nothing signalled would bring some back: a request
+ * without bytes. */
+static bool draw_memory(struct endpoint *ep, struct draft *d, uint8_t **inlined)
+{
+    struct message *m = d->m;
+    uint32_t count = (uint32_t)dice_between(&ep->app->dice, 1, ep->init.cap.send_sge_max);
+
+    if (m->flags & WR_INLINE) {
+        *inlined = use_inline(ep, d);
+        return true;
+    }
+    if (opcode_is_atomic(m->opcode) && count > 2)
+        count = 2;
+    if (sending_take_memory(ep, d, count)) {
+        if (!opcode_is_answered(m->opcode))
+            write_message(m);
+        return true;
+    }
+    if (ep->unsignalled == 0 || opcode_is_atomic(m->opcode))
+        return false;
+    m->length = 0;
+    m->flags |= WR_SIGNALED;
+    return sending_take_memory(ep, d, 1);
+}
+
+static bool post_random(struct endpoint *ep)
+{
+    enum wr_opcode opcode = (enum wr_opcode)dice_weighted(&ep->app->dice, ep->weights, 10);
+    const struct endpoint *to = roll_destination(ep);
+    struct draft d = {0};
+    uint8_t *inlined = NULL;
+    uint32_t length;
+
+    if (opcode == WR_SEND_INV && ep->peer->lent_count == LENT_MAX)
+        opcode = WR_SEND;
+    if (opcode_takes_receive(opcode) && !has_receive(ep, to))
+        return false;
+    length = opcode_is_atomic(opcode) ? 8 : roll_length(ep, length_max(ep, to));
+    d.m = sending_message(ep, opcode, length);
+    roll_flags(ep, d.m);
+    if (!draw_memory(ep, &d, &inlined)) {
+        free(d.m);
+        return false;
+    }
+    aim(ep, &d, to);
+    sending_post(ep, &d);
+    if (inlined)
+        memset(inlined, 0xa5, d.m->length);
+    free(inlined);
+    ep->messages_left--;
+    ep->bytes_left -= d.m->length < ep->bytes_left ? d.m->length : ep->bytes_left;
+    return true;
+}
+
+uint32_t sending_turn(struct endpoint *ep)
+{
+    uint32_t burst = (uint32_t)dice_below(&ep->app->dice, 5);
+    uint32_t count = 0;
+
+    if (ep->connection && ep->connection->state != CONNECTION_RUNS)
+        return 0;
+    while (count < burst && ep->messages_left > 0 &&
+           requests_open(&ep->channel) < ep->init.cap.send_wr_max) {
+        if (refusal_turn(ep))
+            return 1;
+        if (!post_random(ep))
+            break;
+        count++;
+    }
+    return count;
+}
+
+/* --- completions --- */
+
+void sending_release(struct endpoint *ep, bool life_over)
+{
+    struct channel *c = &ep->channel;
+
+    while (ep->released < c->completed) {
+        struct message *m = c->messages[ep->released];
+
+        if (m->status != STATUS_SUCCESS && !life_over)
+            return;
+        while (m->piece_count > 0)
+            arena_give(&ep->arena, &m->pieces[--m->piece_count]);
+        ep->released++;
+    }
+}
+
+void sending_completed(struct endpoint *ep, struct message *m, const struct completion *wc)
+{
+    EXPECT(wc->qp == ep->qp && wc->qpn == qp_qpn(ep->qp), "%s: completion of another QP",
+           ep->channel.name);
+    requests_completed(&ep->channel, m, wc);
+    sending_release(ep, false);
+    if (wc->status != STATUS_SUCCESS && ep->connection)
+        connection_close(ep->connection);
+}

@@ -1,0 +1,134 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * The simulated world: a clock, an event queue, hosts with an engine each, and
+ * the wire between them. It knows nothing of messages: what applications do is
+ * handed in.
+ */
+#ifndef UROCE_TESTS_SIM_WORLD_H
+#define UROCE_TESTS_SIM_WORLD_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "checkers/flow.h"
+#include "engine/engine.h"
+#include "sim/ladder.h"
+#include "sim/plan.h"
+#include "support/dice.h"
+
+struct world;
+struct host;
+
+enum event_kind {
+    EVENT_ARRIVE,   /* a packet reaches a host */
+    EVENT_SERVE,    /* a host hands its packets to the engine */
+    EVENT_TIMER,    /* the engine's deadline */
+    EVENT_TRANSMIT, /* the host's link is free again */
+    EVENT_APP,      /* the application has a turn */
+};
+
+struct wire_packet {
+    struct wire_packet *next; /* in a host's receive queue */
+    struct datagram d;
+    uint16_t identification;
+    bool damaged;
+    uint8_t bytes[];
+};
+
+struct event {
+    uint64_t at_ns;
+    uint64_t order; /* of events at one time */
+    enum event_kind kind;
+    struct host *host;
+    struct wire_packet *packet;
+};
+
+struct host {
+    struct world *world;
+    uint32_t index;
+    struct engine *engine;
+    struct gid gid;
+    uint8_t slot;
+    /* packets that arrived and were not handed in */
+    struct wire_packet *queue_first;
+    struct wire_packet **queue_last;
+    uint32_t queue_bytes;
+    bool serve_scheduled;
+    /* sending */
+    uint8_t *buffer;
+    uint64_t link_free_ns;
+    bool transmit_scheduled;
+    uint64_t timer_ns; /* for which a timer event is queued; ENGINE_NEVER: none */
+};
+
+/* One direction between two hosts. */
+struct direction {
+    uint64_t last_arrival_ns; /* packets stay in order */
+    uint64_t cut_until_ns;
+    uint16_t identification;
+};
+
+struct wire_counters {
+    uint64_t sent;
+    uint64_t delivered;
+    uint64_t fates[8];
+    uint64_t overflowed;
+    uint64_t icrc_dropped;
+};
+
+/* The application's part. */
+struct world_ops {
+    void (*turn)(struct host *h);
+    /* Every event but that of a completion queue. */
+    void (*event)(struct host *h, const struct engine_event *event);
+    /* The flow of the QP that sent a packet from h to QPN dest of host to (UD: of source QPN src).
+     */
+    struct flow *(*sender)(struct host *h, const struct host *to, uint32_t dest, uint32_t src);
+    struct flow *(*receiver)(const struct host *to, uint32_t dest);
+    void (*check_windows)(struct host *h, const struct flow *f);
+};
+
+struct world {
+    struct plan plan;
+    const struct world_ops *ops;
+    uint64_t now;
+    uint64_t order;
+    struct event *heap;
+    uint32_t heap_count;
+    uint32_t heap_capacity;
+    uint64_t event_count;
+    uint32_t in_flight; /* packets on their way or in a host's queue */
+    struct host hosts[HOSTS_MAX];
+    struct direction directions[HOSTS_MAX][HOSTS_MAX];
+    struct dice dice_wire;
+    struct dice dice_host;
+    struct ladder *ladder;
+    struct wire_counters counters;
+    uint64_t hash; /* of all packets that were sent, with their times */
+};
+
+void world_init(struct world *w, const struct plan *plan, const struct world_ops *ops,
+                struct ladder *ladder);
+void world_fini(struct world *w);
+
+void world_schedule(struct world *w, uint64_t at_ns, enum event_kind kind, struct host *h,
+                    struct wire_packet *packet);
+
+/* Carries out the next event. False when there is none. */
+bool world_step(struct world *w);
+
+/* After any call into h's engine: takes events, sends, sets the timer. */
+void host_pump(struct host *h);
+
+static inline bool world_is_healed(const struct world *w)
+{
+    return w->now >= w->plan.heal_ns;
+}
+
+/* --- network.c --- */
+
+void network_send(struct host *h, const struct datagram_batch *b);
+/* The packet reached h's link. True when it is good: then it is h's. */
+bool network_arrive(struct host *h, struct wire_packet *packet);
+
+#endif
