@@ -114,6 +114,7 @@ static void acknowledge_packets(struct qp *qp, uint32_t count, uint64_t now)
     r->retries_left = qp->attr.retry_count;
     r->rnr_retries_left = qp->attr.rnr_retry;
     r->nak_taken = false;
+    r->rnr_wait_ns = ENGINE_NEVER; /* what was to wait was taken after all */
     if (to == wqe->packet_count)
         requester_complete_head(qp, STATUS_SUCCESS);
     requester_restart_timer(qp, now);
