@@ -1,0 +1,1296 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * The requester of RC against a peer made by hand: what leaves for each
+ * request, and how it heals (IBA 9.7.3, 9.7.5, 9.7.6, 9.9.2). Every script runs
+ * twice, the second time across the wrap of the PSN.
+ */
+#include "support/packet_peer.h"
+
+#include <errno.h>
+#include <string.h>
+
+#include "support/pattern.h"
+
+#define PMTU 256u
+#define RKEY 0xabcd12u
+#define FAR 0x8000u                /* offset of what is written and read at the peer */
+#define TIMEOUT_NS (4096ull << 14) /* IBA 9.7.6.1.3: 4.096 us * 2^14 */
+#define RNR_12_NS 640000ull        /* IBA table 45: code 12 is 0.64 ms */
+#define RNR_31_NS 491520000ull     /* code 31 is 491.52 ms */
+
+static const uint32_t psn_starts[] = {0x1000, 0xfffffe};
+static struct peer the_peer;
+
+static int setup(void **state)
+{
+    const uint32_t *psn_start = *state;
+
+    peer_open(&the_peer, endpoint_config_default(2), *psn_start);
+    *state = &the_peer;
+    return 0;
+}
+
+static int teardown(void **state)
+{
+    peer_close(*state);
+    return 0;
+}
+
+static void reopen(struct peer *p, const struct endpoint_config *config)
+{
+    uint32_t psn_start = p->psn_start;
+
+    peer_close(p);
+    peer_open(p, *config, psn_start);
+}
+
+/* Posts it, with the bytes of a message of the same number, and lets it leave. */
+static void post(struct peer *p, struct work w)
+{
+    if (w.rkey == 0)
+        w.rkey = RKEY;
+    if (w.opcode != WR_READ && w.len > 0)
+        endpoint_fill(&p->ep, w.local, w.wr_id, 0, w.len);
+    endpoint_post(&p->ep, &w);
+}
+
+static void post_write(struct peer *p, uint64_t wr_id, uint32_t len)
+{
+    post(p, (struct work){.wr_id = wr_id, .opcode = WR_WRITE, .len = len, .remote = FAR});
+    peer_listens(p);
+}
+
+static void post_send(struct peer *p, uint64_t wr_id, uint32_t len)
+{
+    post(p, (struct work){.wr_id = wr_id, .opcode = WR_SEND, .len = len});
+    peer_listens(p);
+}
+
+static void post_read(struct peer *p, uint64_t wr_id, uint32_t local, uint32_t len)
+{
+    post(p, (struct work){
+                .wr_id = wr_id, .opcode = WR_READ, .local = local, .len = len, .remote = FAR});
+    peer_listens(p);
+}
+
+static void peer_answers_read(struct peer *p, enum operation_code operation, uint32_t psn,
+                              uint64_t message, uint32_t first, uint32_t len)
+{
+    peer_sends(p, (struct script){.operation = operation,
+                                  .psn = psn,
+                                  .message = message,
+                                  .first = first,
+                                  .len = len,
+                                  .syndrome = aeth_make(AETH_ACK, AETH_CREDITS_INVALID)});
+}
+
+/* Nothing was said twice. */
+static void expect_no_repeats(struct peer *p)
+{
+    expect_silence(p);
+    expect_counter(&p->ep, retransmitted_packets, 0);
+    expect_counter(&p->ep, local_ack_timeout_err, 0);
+}
+
+static void expect_done(struct peer *p, uint64_t wr_id)
+{
+    expect_completion(p->ep.send_cq, wr_id, STATUS_SUCCESS);
+}
+
+/* --- what leaves --- */
+
+/* F50: the borders of ONLY, FIRST and LAST, for each path MTU. */
+static void message_of_each_size_is_cut_at_the_pmtu(void **state)
+{
+    static const uint32_t pmtus[] = {256, 512, 1024, 2048, 4096};
+    static const enum operation_code operations[][4] = {
+        {OP_SEND_FIRST, OP_SEND_MIDDLE, OP_SEND_LAST, OP_SEND_ONLY},
+        {OP_WRITE_FIRST, OP_WRITE_MIDDLE, OP_WRITE_LAST, OP_WRITE_ONLY},
+    };
+    struct peer *p = *state;
+    struct endpoint_config config = p->ep.config;
+
+    for (size_t m = 0; m < 5; m++) {
+        const uint32_t pmtu = pmtus[m];
+        const uint32_t lens[] = {0, 1, pmtu - 1, pmtu, pmtu + 1, 2 * pmtu, 2 * pmtu + 3};
+        uint32_t psn = 0;
+
+        config.pmtu = pmtu;
+        reopen(p, &config);
+        for (uint32_t i = 0; i < 14; i++) {
+            const uint32_t len = lens[i / 2];
+            const uint32_t count = len == 0 ? 1 : (len + pmtu - 1) / pmtu;
+
+            if (i % 2 == 0)
+                post_send(p, i, len);
+            else
+                post_write(p, i, len);
+            for (uint32_t n = 0; n < count; n++) {
+                const bool last = n == count - 1;
+                const enum operation_code operation = operations[i % 2][count == 1 ? 3
+                                                                        : n == 0   ? 0
+                                                                        : last     ? 2
+                                                                                   : 1];
+                const struct sent_packet *s =
+                    expect_data(p, operation, psn + n, i, n * pmtu, last ? len - n * pmtu : pmtu);
+
+                assert_true(s->p.h.bth.ack_req || !last);
+                if (i % 2 == 1 && n == 0) {
+                    assert_true(s->p.h.reth.va == at(FAR));
+                    assert_int_equal(s->p.h.reth.rkey, RKEY);
+                    assert_int_equal(s->p.h.reth.dma_len, len);
+                }
+            }
+            expect_silence(p);
+            psn += count;
+            peer_acks(p, psn - 1, i + 1);
+            expect_done(p, i);
+        }
+    }
+}
+
+/* F01, F07, F09, F11: pad is zero and counted, reserved bits are zero, MigReq is set. */
+static void header_bits_are_as_they_should_be(void **state)
+{
+    struct peer *p = *state;
+
+    for (uint32_t i = 0; i < 4; i++) {
+        const struct sent_packet *s;
+
+        post(p, (struct work){
+                    .wr_id = i, .opcode = WR_SEND, .flags = WR_SOLICITED, .len = PMTU + 1 + i});
+        peer_listens(p);
+        s = expect_packet(p, OP_SEND_FIRST, 2 * i);
+        assert_false(s->p.h.bth.solicited);
+        s = expect_packet(p, OP_SEND_LAST, 2 * i + 1);
+        assert_true(s->p.h.bth.solicited);
+        assert_true(s->p.h.bth.mig_req);
+        assert_false(s->p.h.bth.fecn);
+        assert_false(s->p.h.bth.becn);
+        assert_int_equal(s->p.h.bth.pkey, 0xffff);
+        assert_int_equal(s->p.h.bth.dest_qpn, PEER_QPN);
+        assert_int_equal(s->p.h.bth.pad_count, 3 - i);
+        assert_int_equal(s->bytes[4], 0);
+        assert_int_equal(s->bytes[8], 0x80);
+        for (uint32_t pad = 0; pad < 3 - i; pad++)
+            assert_int_equal(s->bytes[s->len - ICRC_LEN - 1 - pad], 0);
+        peer_acks(p, 2 * i + 1, i + 1);
+    }
+}
+
+static void immediate_and_invalidate_ride_on_the_last_packet(void **state)
+{
+    static const struct {
+        enum wr_opcode opcode;
+        enum operation_code only;
+        enum operation_code last;
+    } rows[] = {
+        {WR_SEND_IMM, OP_SEND_ONLY_IMM, OP_SEND_LAST_IMM},
+        {WR_SEND_INV, OP_SEND_ONLY_INV, OP_SEND_LAST_INV},
+        {WR_WRITE_IMM, OP_WRITE_ONLY_IMM, OP_WRITE_LAST_IMM},
+    };
+    struct peer *p = *state;
+
+    for (uint32_t i = 0; i < 3; i++) {
+        const struct sent_packet *s;
+
+        post(p,
+             (struct work){
+                 .wr_id = 1, .opcode = rows[i].opcode, .len = 5, .imm = 0x11223344, .remote = FAR});
+        peer_listens(p);
+        s = expect_packet(p, rows[i].only, 3 * i);
+        assert_int_equal(rows[i].opcode == WR_SEND_INV ? s->p.h.ieth : s->p.h.imm, 0x11223344);
+        post(p, (struct work){.wr_id = 1,
+                              .opcode = rows[i].opcode,
+                              .len = PMTU + 5,
+                              .imm = 0x55667788,
+                              .remote = FAR});
+        peer_listens(p);
+        p->sent_head++;
+        s = expect_packet(p, rows[i].last, 3 * i + 2);
+        assert_int_equal(rows[i].opcode == WR_SEND_INV ? s->p.h.ieth : s->p.h.imm, 0x55667788);
+    }
+}
+
+static void inline_bytes_are_those_at_the_time_of_the_post(void **state)
+{
+    struct peer *p = *state;
+
+    post(p, (struct work){.wr_id = 1, .opcode = WR_SEND, .flags = WR_INLINE, .len = 220});
+    endpoint_fill(&p->ep, 0, 99, 0, 220);
+    peer_listens(p);
+    expect_data(p, OP_SEND_ONLY, 0, 1, 0, 220);
+}
+
+static void several_sges_are_gathered_with_their_own_lengths(void **state)
+{
+    struct peer *p = *state;
+    const uint32_t key = p->ep.mr->key;
+    const struct sge sges[] = {
+        {at(3), 100, key}, {at(1000), 0, 0}, {at(2000), 157, key}, {at(4096), 43, key}};
+    const struct send_wr wr = {
+        .wr_id = 1, .opcode = WR_SEND, .flags = WR_SIGNALED, .sges = sges, .sge_count = 4};
+
+    endpoint_fill(&p->ep, 3, 5, 0, 100);
+    endpoint_fill(&p->ep, 2000, 5, 100, 157);
+    endpoint_fill(&p->ep, 4096, 5, 257, 43);
+    assert_int_equal(qp_post_send(p->ep.qp, &wr), 0);
+    peer_listens(p);
+    expect_data(p, OP_SEND_FIRST, 0, 5, 0, PMTU);
+    expect_data(p, OP_SEND_LAST, 1, 5, PMTU, 300 - PMTU);
+}
+
+static void requests_of_one_batch_ask_for_one_acknowledgement(void **state)
+{
+    struct peer *p = *state;
+
+    for (uint32_t i = 0; i < 5; i++)
+        post(p, (struct work){.wr_id = i, .opcode = WR_SEND, .len = 8, .unsignaled = i != 4});
+    peer_listens(p);
+    for (uint32_t i = 0; i < 5; i++)
+        assert_int_equal(expect_packet(p, OP_SEND_ONLY, i)->p.h.bth.ack_req, i == 4);
+    peer_acks(p, 4, 5);
+    expect_done(p, 4);
+    expect_no_completion(p->ep.send_cq);
+}
+
+static void large_write_stays_within_the_window_and_arrives_whole(void **state)
+{
+    struct peer *p = *state;
+    const uint32_t len = 300000;
+    const uint32_t count = (len + PMTU - 1) / PMTU;
+    uint32_t acked = 0;
+
+    post_write(p, 1, len);
+    while (acked < count) {
+        const uint32_t from = acked;
+        const struct sent_packet *s = NULL;
+
+        assert_true(p->sent_head < p->sent_tail);
+        for (; p->sent_head < p->sent_tail; acked++) {
+            const bool last = acked == count - 1;
+
+            s = expect_data(p,
+                            acked == 0 ? OP_WRITE_FIRST
+                            : last     ? OP_WRITE_LAST
+                                       : OP_WRITE_MIDDLE,
+                            acked, 1, acked * PMTU, last ? len - acked * PMTU : PMTU);
+        }
+        assert_true(s->p.h.bth.ack_req); /* what blocks must ask for what unblocks */
+        assert_true((acked - from) * PMTU <= 131072);
+        peer_acks(p, acked - 1, acked == count);
+    }
+    expect_done(p, 1);
+    expect_no_repeats(p);
+}
+
+/* --- acknowledgements --- */
+
+static void acknowledgement_completes_all_before_it_in_order(void **state)
+{
+    struct peer *p = *state;
+
+    for (uint32_t i = 0; i < 5; i++)
+        post_send(p, i, 8);
+    peer_acks(p, 2, 3);
+    for (uint32_t i = 0; i < 3; i++)
+        expect_done(p, i);
+    expect_no_completion(p->ep.send_cq);
+    peer_acks(p, 2, 3);
+    expect_no_completion(p->ep.send_cq);
+    peer_acks(p, 4, 5);
+    expect_done(p, 3);
+    expect_done(p, 4);
+    expect_no_completion(p->ep.send_cq);
+}
+
+static void acknowledgement_of_what_was_never_sent_is_ignored(void **state)
+{
+    struct peer *p = *state;
+
+    peer_acks(p, 0, 1);
+    post_send(p, 1, 8);
+    peer_acks(p, 1, 1);
+    peer_acks(p, 5, 1);
+    peer_acks(p, PSN_MASK, 0);
+    peer_acks(p, 1u << 23, 0);
+    expect_no_completion(p->ep.send_cq);
+    expect_counter(&p->ep, stale_response, 5);
+    peer_acks(p, 0, 1);
+    expect_done(p, 1);
+}
+
+static void unsignalled_request_completes_in_silence(void **state)
+{
+    struct peer *p = *state;
+
+    post(p, (struct work){.wr_id = 1, .opcode = WR_SEND, .len = 8, .unsignaled = true});
+    post(p, (struct work){.wr_id = 2, .opcode = WR_SEND, .len = 8});
+    peer_listens(p);
+    peer_acks(p, 1, 2);
+    expect_done(p, 2);
+    expect_no_completion(p->ep.send_cq);
+}
+
+/* F40: progress of any kind restarts the timer. */
+static void nothing_is_repeated_while_there_is_progress(void **state)
+{
+    struct peer *p = *state;
+
+    post_send(p, 0, 8);
+    for (uint32_t i = 0; i < 100; i++) {
+        time_passes(p, TIMEOUT_NS / 2);
+        post_send(p, i + 1, 8);
+        time_passes(p, TIMEOUT_NS / 2 - 1000);
+        p->sent_head = p->sent_tail;
+        peer_acks(p, i, i + 1);
+        expect_done(p, i);
+    }
+    expect_no_repeats(p);
+}
+
+static void responses_of_a_read_count_as_progress(void **state)
+{
+    struct peer *p = *state;
+
+    post_read(p, 1, 0, 4 * PMTU);
+    expect_read_request(p, 0, FAR, 4 * PMTU);
+    for (uint32_t n = 0; n < 4; n++) {
+        time_passes(p, TIMEOUT_NS - 1000);
+        peer_answers_read(p,
+                          n == 0   ? OP_READ_RESP_FIRST
+                          : n == 3 ? OP_READ_RESP_LAST
+                                   : OP_READ_RESP_MIDDLE,
+                          n, 7, n * PMTU, PMTU);
+    }
+    expect_no_repeats(p);
+    expect_done(p, 1);
+    expect_placed(&p->ep, 0, 7, 0, 4 * PMTU);
+}
+
+/* --- loss --- */
+
+/* IBA 9.7.6.1.3: exactly after the time-out, exactly as often as retry_count says. */
+static void silence_is_answered_by_repeats_and_in_the_end_by_an_error(void **state)
+{
+    static const uint8_t retry_counts[] = {0, 1, 3, 7};
+    struct peer *p = *state;
+    struct endpoint_config config = p->ep.config;
+
+    for (size_t i = 0; i < 4; i++) {
+        config.retry_count = retry_counts[i];
+        reopen(p, &config);
+        post_write(p, 1, PMTU + 1);
+        post(p, (struct work){.wr_id = 2, .opcode = WR_SEND, .local = 1000, .len = 8});
+        peer_listens(p);
+        for (uint32_t again = 0; again <= retry_counts[i]; again++) {
+            expect_data(p, OP_WRITE_FIRST, 0, 1, 0, PMTU);
+            expect_packet(p, OP_WRITE_LAST, 1);
+            expect_packet(p, OP_SEND_ONLY, 2);
+            time_passes(p, TIMEOUT_NS - 1);
+            expect_silence(p);
+            expect_no_completion(p->ep.send_cq);
+            time_passes(p, 1);
+        }
+        expect_completion(p->ep.send_cq, 1, STATUS_RETRY_EXC_ERR);
+        expect_completion(p->ep.send_cq, 2, STATUS_WR_FLUSH_ERR);
+        expect_no_completion(p->ep.send_cq);
+        expect_silence(p);
+        assert_int_equal(qp_state(p->ep.qp), QP_ERR);
+        assert_true(engine_deadline(p->ep.engine) == ENGINE_NEVER);
+    }
+}
+
+static void timeout_of_zero_waits_for_ever(void **state)
+{
+    struct peer *p = *state;
+    struct endpoint_config config = p->ep.config;
+
+    config.timeout = 0;
+    reopen(p, &config);
+    post_send(p, 1, 8);
+    expect_packet(p, OP_SEND_ONLY, 0);
+    assert_true(engine_deadline(p->ep.engine) == ENGINE_NEVER);
+    time_passes(p, 100000000000ull);
+    expect_silence(p);
+    peer_acks(p, 0, 1);
+    expect_done(p, 1);
+}
+
+static void progress_gives_all_retries_back(void **state)
+{
+    struct peer *p = *state;
+    struct endpoint_config config = p->ep.config;
+
+    config.retry_count = 1;
+    reopen(p, &config);
+    for (uint32_t i = 0; i < 10; i++) {
+        post_send(p, i, 8);
+        expect_packet(p, OP_SEND_ONLY, i);
+        time_passes(p, TIMEOUT_NS);
+        expect_packet(p, OP_SEND_ONLY, i);
+        peer_acks(p, i, i + 1);
+        expect_done(p, i);
+    }
+}
+
+/* As rxe: from the oldest packet that is not acknowledged, also within a message. */
+static void repeat_begins_where_the_acknowledgements_end(void **state)
+{
+    struct peer *p = *state;
+
+    post_write(p, 1, 3 * PMTU + 9);
+    for (uint32_t n = 0; n < 4; n++)
+        p->sent_head++;
+    peer_acks(p, 1, 0);
+    time_passes(p, TIMEOUT_NS);
+    expect_data(p, OP_WRITE_MIDDLE, 2, 1, 2 * PMTU, PMTU);
+    assert_true(expect_data(p, OP_WRITE_LAST, 3, 1, 3 * PMTU, 9)->p.h.bth.ack_req);
+    peer_acks(p, 3, 1);
+    expect_done(p, 1);
+    expect_silence(p);
+}
+
+static void nak_sends_the_rest_again_at_once_but_only_once(void **state)
+{
+    struct peer *p = *state;
+
+    post_write(p, 1, 2 * PMTU + 9);
+    post_send(p, 2, 8);
+    p->sent_head = p->sent_tail;
+    peer_naks(p, NAK_PSN_SEQUENCE, 1);
+    expect_data(p, OP_WRITE_MIDDLE, 1, 1, PMTU, PMTU);
+    expect_packet(p, OP_WRITE_LAST, 2);
+    expect_packet(p, OP_SEND_ONLY, 3);
+    for (int i = 0; i < 5; i++)
+        peer_naks(p, NAK_PSN_SEQUENCE, 1); /* F37 */
+    expect_silence(p);
+    time_passes(p, TIMEOUT_NS);
+    expect_packet(p, OP_WRITE_MIDDLE, 1);
+    expect_packet(p, OP_WRITE_LAST, 2);
+    expect_packet(p, OP_SEND_ONLY, 3);
+    peer_acks(p, 3, 2);
+    expect_done(p, 1);
+    expect_done(p, 2);
+    expect_silence(p);
+}
+
+static void nak_acknowledges_what_is_before_it(void **state)
+{
+    struct peer *p = *state;
+
+    for (uint32_t i = 0; i < 4; i++)
+        post_send(p, i, 8);
+    p->sent_head = p->sent_tail;
+    peer_naks(p, NAK_PSN_SEQUENCE, 2);
+    expect_done(p, 0);
+    expect_done(p, 1);
+    expect_no_completion(p->ep.send_cq);
+    expect_packet(p, OP_SEND_ONLY, 2);
+    expect_packet(p, OP_SEND_ONLY, 3);
+    peer_naks(p, NAK_PSN_SEQUENCE, 3); /* progress: a new loss may be repeated at once */
+    expect_done(p, 2);
+    expect_packet(p, OP_SEND_ONLY, 3);
+    expect_silence(p);
+}
+
+/* What was acknowledged while it waited to be sent again is not sent again. */
+static void acknowledgement_that_overtakes_the_repeat_spares_it(void **state)
+{
+    struct peer *p = *state;
+
+    post_write(p, 1, 3 * PMTU);
+    post_send(p, 2, 8);
+    p->sent_head = p->sent_tail;
+    peer_sends_quietly(p, (struct script){.operation = OP_ACK,
+                                          .psn = 0,
+                                          .syndrome = aeth_make(AETH_NAK, NAK_PSN_SEQUENCE)});
+    peer_acks(p, 2, 1);
+    expect_done(p, 1);
+    expect_packet(p, OP_SEND_ONLY, 3);
+    expect_silence(p);
+    peer_acks(p, 3, 2);
+    expect_done(p, 2);
+}
+
+/* F48, and a peer that answers each copy: nothing completes twice. */
+static void late_acknowledgements_of_repeats_do_no_harm(void **state)
+{
+    struct peer *p = *state;
+
+    post_write(p, 1, 3 * PMTU);
+    time_passes(p, TIMEOUT_NS);
+    for (uint32_t round = 0; round < 3; round++)
+        for (uint32_t psn = 0; psn < 3; psn++)
+            peer_acks(p, psn, psn == 2);
+    expect_done(p, 1);
+    expect_no_completion(p->ep.send_cq);
+    post_send(p, 2, 8);
+    peer_acks(p, 2, 1);
+    expect_no_completion(p->ep.send_cq);
+    peer_acks(p, 3, 2);
+    expect_done(p, 2);
+}
+
+/* --- RNR --- */
+
+/* IBA 9.7.5.2.8, F38: not a word before the peer's time is over, and then at once. */
+static void rnr_nak_is_waited_out_exactly(void **state)
+{
+    static const struct {
+        uint8_t code;
+        uint64_t ns;
+    } rows[] = {{1, 10000}, {12, RNR_12_NS}, {31, RNR_31_NS}, {0, 655360000}};
+    struct peer *p = *state;
+
+    post_send(p, 1, PMTU + 1);
+    post_write(p, 2, 8);
+    p->sent_head = p->sent_tail;
+    for (size_t i = 0; i < 3; i++) {
+        peer_rnr_naks(p, rows[i].code, 0);
+        peer_naks(p, NAK_PSN_SEQUENCE, 0); /* as rxe sends behind it: the wait goes on */
+        time_passes(p, rows[i].ns - 1);
+        expect_silence(p);
+        time_passes(p, 1);
+        expect_packet(p, OP_SEND_FIRST, 0);
+        expect_packet(p, OP_SEND_LAST, 1);
+        expect_packet(p, OP_WRITE_ONLY, 2);
+    }
+    expect_counter(&p->ep, local_ack_timeout_err, 0);
+    peer_acks(p, 2, 2);
+    expect_done(p, 1);
+    expect_done(p, 2);
+}
+
+/* F39: 0 to 6 repeats, then the error. */
+static void rnr_retries_are_counted(void **state)
+{
+    struct peer *p = *state;
+    struct endpoint_config config = p->ep.config;
+
+    for (uint8_t rnr_retry = 0; rnr_retry < 7; rnr_retry++) {
+        config.rnr_retry = rnr_retry;
+        reopen(p, &config);
+        post_send(p, 1, 8);
+        post_send(p, 2, 8);
+        p->sent_head = p->sent_tail;
+        for (uint8_t i = 0; i < rnr_retry; i++) {
+            peer_rnr_naks(p, 12, 0);
+            time_passes(p, RNR_12_NS);
+            expect_packet(p, OP_SEND_ONLY, 0);
+            expect_packet(p, OP_SEND_ONLY, 1);
+            expect_no_completion(p->ep.send_cq);
+        }
+        peer_rnr_naks(p, 12, 0);
+        expect_completion(p->ep.send_cq, 1, STATUS_RNR_RETRY_EXC_ERR);
+        expect_completion(p->ep.send_cq, 2, STATUS_WR_FLUSH_ERR);
+        expect_silence(p);
+    }
+}
+
+static void rnr_retry_of_seven_is_for_ever(void **state)
+{
+    struct peer *p = *state;
+    struct endpoint_config config = p->ep.config;
+
+    config.rnr_retry = 7;
+    reopen(p, &config);
+    post_send(p, 1, 8);
+    p->sent_head = p->sent_tail;
+    for (uint32_t i = 0; i < 200; i++) {
+        peer_rnr_naks(p, 12, 0);
+        time_passes(p, RNR_12_NS);
+        expect_packet(p, OP_SEND_ONLY, 0);
+    }
+    peer_acks(p, 0, 1);
+    expect_done(p, 1);
+}
+
+static void work_posted_while_waiting_waits_too(void **state)
+{
+    struct peer *p = *state;
+
+    post_send(p, 1, 8);
+    p->sent_head = p->sent_tail;
+    peer_rnr_naks(p, 12, 0);
+    post_write(p, 2, 8);
+    expect_silence(p);
+    time_passes(p, RNR_12_NS);
+    expect_packet(p, OP_SEND_ONLY, 0);
+    expect_packet(p, OP_WRITE_ONLY, 1);
+}
+
+/* --- READ --- */
+
+static void read_asks_once_and_places_what_comes(void **state)
+{
+    struct peer *p = *state;
+    struct completion c;
+
+    post_read(p, 1, 100, 700);
+    expect_read_request(p, 0, FAR, 700);
+    post_send(p, 2, 8); /* a READ takes as many PSNs as it has answers, and is not waited for */
+    expect_packet(p, OP_SEND_ONLY, 3);
+    peer_answers_read(p, OP_READ_RESP_FIRST, 0, 7, 0, PMTU);
+    peer_answers_read(p, OP_READ_RESP_MIDDLE, 1, 7, PMTU, PMTU);
+    expect_no_completion(p->ep.send_cq);
+    peer_answers_read(p, OP_READ_RESP_LAST, 2, 7, 2 * PMTU, 700 - 2 * PMTU);
+    c = expect_completion(p->ep.send_cq, 1, STATUS_SUCCESS);
+    assert_int_equal(c.opcode, COMPLETION_READ);
+    assert_int_equal(c.byte_len, 700);
+    expect_placed(&p->ep, 100, 7, 0, 700);
+    expect_untouched(&p->ep, 800, 100);
+    peer_acks(p, 3, 2);
+    expect_done(p, 2);
+    expect_no_repeats(p);
+}
+
+/* F36: an acknowledgement past a READ says that its answer was lost; what is before it is done. */
+static void acknowledgement_past_a_read_asks_for_it_again(void **state)
+{
+    struct peer *p = *state;
+
+    post_write(p, 1, 8);
+    post_read(p, 2, 1000, 8);
+    post_write(p, 3, 8);
+    p->sent_head = p->sent_tail;
+    peer_acks(p, 2, 3);
+    expect_done(p, 1);
+    expect_no_completion(p->ep.send_cq);
+    expect_read_request(p, 1, FAR, 8);
+    expect_packet(p, OP_WRITE_ONLY, 2);
+    expect_counter(&p->ep, implied_nak_seq_err, 1);
+    peer_answers_read(p, OP_READ_RESP_ONLY, 1, 7, 0, 8);
+    expect_done(p, 2);
+    peer_acks(p, 2, 3);
+    expect_done(p, 3);
+    expect_placed(&p->ep, 1000, 7, 0, 8);
+    expect_silence(p);
+}
+
+/* The rest may come in the style of a fresh answer or, as rxe does it, of the first one. */
+static void lost_read_answer_is_asked_again_from_the_first_missing_byte(void **state)
+{
+    static const enum operation_code styles[][2] = {
+        {OP_READ_RESP_FIRST, OP_READ_RESP_LAST},
+        {OP_READ_RESP_MIDDLE, OP_READ_RESP_LAST},
+    };
+    struct peer *p = *state;
+    const struct endpoint_config config = p->ep.config;
+
+    for (size_t i = 0; i < 2; i++) {
+        reopen(p, &config);
+        post_read(p, 1, 0, 700);
+        expect_read_request(p, 0, FAR, 700);
+        peer_answers_read(p, OP_READ_RESP_FIRST, 0, 7, 0, PMTU);
+        peer_answers_read(p, OP_READ_RESP_LAST, 2, 7, 2 * PMTU, 700 - 2 * PMTU);
+        expect_read_request(p, 1, FAR + PMTU, 700 - PMTU);
+        peer_answers_read(p, styles[i][0], 1, 7, PMTU, PMTU);
+        peer_answers_read(p, styles[i][1], 2, 7, 2 * PMTU, 700 - 2 * PMTU);
+        expect_done(p, 1);
+        expect_placed(&p->ep, 0, 7, 0, 700);
+        expect_silence(p);
+    }
+}
+
+static void last_read_answer_lost_is_asked_again_after_the_timeout(void **state)
+{
+    static const enum operation_code styles[] = {OP_READ_RESP_ONLY, OP_READ_RESP_LAST};
+    struct peer *p = *state;
+    const struct endpoint_config config = p->ep.config;
+
+    for (size_t i = 0; i < 2; i++) {
+        reopen(p, &config);
+        post_read(p, 1, 0, 700);
+        p->sent_head++;
+        peer_answers_read(p, OP_READ_RESP_FIRST, 0, 7, 0, PMTU);
+        peer_answers_read(p, OP_READ_RESP_MIDDLE, 1, 7, PMTU, PMTU);
+        expect_silence(p);
+        time_passes(p, TIMEOUT_NS);
+        expect_read_request(p, 2, FAR + 2 * PMTU, 700 - 2 * PMTU);
+        peer_answers_read(p, styles[i], 2, 7, 2 * PMTU, 700 - 2 * PMTU);
+        expect_done(p, 1);
+        expect_placed(&p->ep, 0, 7, 0, 700);
+        expect_silence(p);
+    }
+}
+
+static void late_and_double_read_answers_do_no_harm(void **state)
+{
+    struct peer *p = *state;
+
+    post_read(p, 1, 0, 700);
+    p->sent_head++;
+    peer_answers_read(p, OP_READ_RESP_FIRST, 0, 7, 0, PMTU);
+    peer_answers_read(p, OP_READ_RESP_LAST, 2, 7, 2 * PMTU, 700 - 2 * PMTU); /* overtook */
+    expect_read_request(p, 1, FAR + PMTU, 700 - PMTU);
+    peer_answers_read(p, OP_READ_RESP_MIDDLE, 1, 7, PMTU, PMTU);
+    peer_answers_read(p, OP_READ_RESP_FIRST, 1, 7, PMTU, PMTU);
+    peer_answers_read(p, OP_READ_RESP_LAST, 2, 7, 2 * PMTU, 700 - 2 * PMTU);
+    peer_answers_read(p, OP_READ_RESP_LAST, 2, 7, 2 * PMTU, 700 - 2 * PMTU);
+    expect_done(p, 1);
+    expect_no_completion(p->ep.send_cq);
+    expect_placed(&p->ep, 0, 7, 0, 700);
+    expect_silence(p);
+}
+
+static void read_answer_acknowledges_what_is_before_it(void **state)
+{
+    struct peer *p = *state;
+
+    post_send(p, 1, 8);
+    post_read(p, 2, 1000, 8);
+    peer_answers_read(p, OP_READ_RESP_ONLY, 1, 7, 0, 8);
+    expect_done(p, 1);
+    expect_done(p, 2);
+}
+
+static void no_more_reads_are_outstanding_than_agreed(void **state)
+{
+    struct peer *p = *state;
+
+    for (uint32_t i = 0; i < 7; i++)
+        post(p, (struct work){.wr_id = i,
+                              .opcode = i % 2 == 0 ? WR_READ : WR_FETCH_ADD,
+                              .local = 1000 + 8 * i,
+                              .len = 8,
+                              .remote = FAR});
+    peer_listens(p);
+    for (uint32_t i = 0; i < 7; i++) {
+        for (; p->sent_head < p->sent_tail; p->sent_head++)
+            assert_true(p->sent[p->sent_head].psn < i + 4);
+        assert_int_equal(p->sent_tail, i + 4 < 7 ? i + 4 : 7);
+        peer_sends(p, (struct script){.operation = i % 2 == 0 ? OP_READ_RESP_ONLY : OP_ATOMIC_ACK,
+                                      .psn = i,
+                                      .len = i % 2 == 0 ? 8 : 0,
+                                      .syndrome = aeth_make(AETH_ACK, AETH_CREDITS_INVALID)});
+        expect_done(p, i);
+    }
+    expect_no_repeats(p);
+}
+
+static void read_longer_than_the_socket_is_asked_for_in_parts(void **state)
+{
+    struct peer *p = *state;
+    const uint32_t len = 3 * 65536 + 5;
+    const uint32_t count = len / PMTU + 1;
+    uint32_t asked = 0;
+
+    post_read(p, 1, 0, len);
+    for (uint32_t n = 0; n < count; n++) {
+        const bool last = n == count - 1;
+
+        for (; p->sent_head < p->sent_tail; p->sent_head++) {
+            const struct sent_packet *s = &p->sent[p->sent_head];
+
+            assert_int_equal(s->psn, asked / PMTU);
+            assert_true(s->p.h.reth.va == at(FAR + asked));
+            assert_true(s->p.h.reth.dma_len <= 65536);
+            asked += s->p.h.reth.dma_len;
+        }
+        assert_true(asked > n * PMTU);
+        assert_true(asked - n * PMTU <= 2 * 65536);
+        peer_answers_read(p, OP_READ_RESP_MIDDLE, n, 7, n * PMTU, last ? 5 : PMTU);
+    }
+    assert_int_equal(asked, len);
+    expect_done(p, 1);
+    expect_placed(&p->ep, 0, 7, 0, len);
+    expect_no_repeats(p);
+}
+
+/* --- atomics --- */
+
+static void atomics_carry_their_operands_and_return_the_original(void **state)
+{
+    struct peer *p = *state;
+    const struct sent_packet *s;
+    const uint64_t original = 0x0102030405060708;
+    uint64_t result;
+
+    post(p, (struct work){.wr_id = 1,
+                          .opcode = WR_FETCH_ADD,
+                          .local = 64,
+                          .len = 8,
+                          .remote = FAR,
+                          .compare = 0x1111111122222222});
+    post(p, (struct work){.wr_id = 2,
+                          .opcode = WR_CMP_SWAP,
+                          .local = 72,
+                          .len = 8,
+                          .remote = FAR + 8,
+                          .compare = 0x3333333344444444,
+                          .swap = 0x5555555566666666});
+    peer_listens(p);
+    s = expect_packet(p, OP_FETCH_ADD, 0);
+    assert_true(s->p.h.atomic.swap_add == 0x1111111122222222);
+    assert_true(s->p.h.atomic.va == at(FAR));
+    assert_int_equal(s->p.h.atomic.rkey, RKEY);
+    s = expect_packet(p, OP_CMP_SWAP, 1);
+    assert_true(s->p.h.atomic.compare == 0x3333333344444444);
+    assert_true(s->p.h.atomic.swap_add == 0x5555555566666666);
+    assert_true(s->p.h.bth.ack_req);
+    for (uint32_t psn = 0; psn < 2; psn++) {
+        struct completion c;
+
+        peer_sends(p, (struct script){.operation = OP_ATOMIC_ACK,
+                                      .psn = psn,
+                                      .original = original + psn,
+                                      .syndrome = aeth_make(AETH_ACK, AETH_CREDITS_INVALID)});
+        c = expect_completion(p->ep.send_cq, psn + 1, STATUS_SUCCESS);
+        assert_int_equal(c.opcode, psn == 0 ? COMPLETION_FETCH_ADD : COMPLETION_CMP_SWAP);
+        memcpy(&result, p->ep.memory + 64 + 8 * psn, sizeof(result));
+        assert_true(result == original + psn); /* F82: host order in memory */
+    }
+    expect_no_repeats(p);
+}
+
+static void lost_atomic_answer_is_asked_again_with_the_same_psn(void **state)
+{
+    struct peer *p = *state;
+
+    post(p, (struct work){.wr_id = 1, .opcode = WR_FETCH_ADD, .len = 8, .remote = FAR});
+    post(p, (struct work){.wr_id = 2, .opcode = WR_FETCH_ADD, .local = 8, .len = 8, .remote = FAR});
+    peer_listens(p);
+    p->sent_head = p->sent_tail;
+    peer_sends(p, (struct script){.operation = OP_ATOMIC_ACK,
+                                  .psn = 1,
+                                  .syndrome = aeth_make(AETH_ACK, AETH_CREDITS_INVALID)});
+    expect_no_completion(p->ep.send_cq);
+    expect_packet(p, OP_FETCH_ADD, 0);
+    expect_packet(p, OP_FETCH_ADD, 1);
+    for (uint32_t psn = 0; psn < 2; psn++)
+        peer_sends(p, (struct script){.operation = OP_ATOMIC_ACK,
+                                      .psn = psn,
+                                      .syndrome = aeth_make(AETH_ACK, AETH_CREDITS_INVALID)});
+    expect_done(p, 1);
+    expect_done(p, 2);
+    expect_silence(p);
+}
+
+/* --- order among requests --- */
+
+/* F43: the fence waits for READs and atomics, for nothing else. */
+static void fence_waits_for_reads_and_atomics_only(void **state)
+{
+    struct peer *p = *state;
+
+    post_write(p, 1, 8);
+    post(p, (struct work){.wr_id = 2, .opcode = WR_SEND, .flags = WR_FENCE, .len = 8});
+    peer_listens(p);
+    expect_packet(p, OP_WRITE_ONLY, 0);
+    expect_packet(p, OP_SEND_ONLY, 1);
+    post_read(p, 3, 1000, 8);
+    expect_read_request(p, 2, FAR, 8);
+    post(p,
+         (struct work){.wr_id = 4, .opcode = WR_WRITE, .flags = WR_FENCE, .len = 8, .remote = FAR});
+    peer_listens(p);
+    expect_silence(p);
+    peer_acks(p, 1, 2);
+    expect_silence(p);
+    peer_answers_read(p, OP_READ_RESP_ONLY, 2, 7, 0, 8);
+    expect_packet(p, OP_WRITE_ONLY, 3);
+    expect_silence(p);
+}
+
+/* IBA 9.7.7.2.5: what needs a receive waits for credits; with nothing outstanding one may probe. */
+static void credits_hold_back_what_needs_a_receive(void **state)
+{
+    struct peer *p = *state;
+    const struct script no_credits = {
+        .operation = OP_ACK, .psn = 0, .msn = 1, .syndrome = aeth_make(AETH_ACK, 0)};
+    struct script one_credit = {
+        .operation = OP_ACK, .psn = 1, .msn = 2, .syndrome = aeth_make(AETH_ACK, 1)};
+
+    post_send(p, 1, 8);
+    expect_packet(p, OP_SEND_ONLY, 0);
+    peer_sends(p, no_credits);
+    for (uint32_t i = 0; i < 4; i++)
+        post(p, (struct work){.wr_id = 2 + i, .opcode = WR_SEND, .len = 8});
+    peer_listens(p);
+    expect_packet(p, OP_SEND_ONLY, 1); /* the probe */
+    expect_silence(p);
+    peer_sends(p, one_credit);
+    expect_packet(p, OP_SEND_ONLY, 2);
+    expect_silence(p);
+    one_credit.psn = 2;
+    one_credit.msn = 3;
+    one_credit.syndrome = aeth_make(AETH_ACK, 2);
+    peer_sends(p, one_credit);
+    expect_packet(p, OP_SEND_ONLY, 3);
+    expect_packet(p, OP_SEND_ONLY, 4);
+    expect_silence(p);
+}
+
+static void credits_do_not_hold_back_writes_and_reads(void **state)
+{
+    struct peer *p = *state;
+
+    post_send(p, 1, 8);
+    peer_sends(p, (struct script){
+                      .operation = OP_ACK, .psn = 0, .msn = 1, .syndrome = aeth_make(AETH_ACK, 0)});
+    p->sent_head = p->sent_tail;
+    for (uint32_t i = 0; i < 3; i++)
+        post_write(p, 2 + i, 8);
+    post_read(p, 5, 1000, 8);
+    for (uint32_t psn = 1; psn < 4; psn++)
+        expect_packet(p, OP_WRITE_ONLY, psn);
+    expect_read_request(p, 4, FAR, 8);
+}
+
+/* --- errors --- */
+
+/* IBA 9.9.2.4.2: the error at its PSN, success before it, flushed behind it; each once. */
+static void nak_fails_the_request_at_its_psn_and_flushes_the_rest(void **state)
+{
+    static const struct {
+        enum nak_code code;
+        enum completion_status status;
+    } rows[] = {
+        {NAK_INVALID_REQUEST, STATUS_REM_INV_REQ_ERR},
+        {NAK_REMOTE_ACCESS, STATUS_REM_ACCESS_ERR},
+        {NAK_REMOTE_OPERATIONAL, STATUS_REM_OP_ERR},
+    };
+    struct peer *p = *state;
+    const struct endpoint_config config = p->ep.config;
+
+    for (size_t i = 0; i < 3; i++) {
+        reopen(p, &config);
+        endpoint_post_recv(&p->ep, 77, 0, 10);
+        post_write(p, 1, 8);
+        post_write(p, 2, 2 * PMTU);
+        post(p, (struct work){.wr_id = 3, .opcode = WR_SEND, .len = 8, .unsignaled = true});
+        post_send(p, 4, 8);
+        p->sent_head = p->sent_tail;
+        peer_naks(p, rows[i].code, 2);
+        expect_done(p, 1);
+        expect_completion(p->ep.send_cq, 2, rows[i].status);
+        expect_completion(p->ep.send_cq, 3, STATUS_WR_FLUSH_ERR);
+        expect_completion(p->ep.send_cq, 4, STATUS_WR_FLUSH_ERR);
+        expect_completion(p->ep.recv_cq, 77, STATUS_WR_FLUSH_ERR);
+        assert_int_equal(qp_state(p->ep.qp), QP_ERR);
+        peer_acks(p, 4, 4); /* F48 */
+        post_send(p, 5, 8);
+        expect_completion(p->ep.send_cq, 5, STATUS_WR_FLUSH_ERR);
+        expect_no_completion(p->ep.send_cq);
+        time_passes(p, 10 * TIMEOUT_NS);
+        expect_silence(p);
+    }
+}
+
+static void answer_that_contradicts_the_request_is_an_error(void **state)
+{
+    static const struct {
+        enum wr_opcode opcode;
+        struct script answer;
+    } rows[] = {
+        {WR_READ, {.operation = OP_READ_RESP_ONLY, .len = 7}},
+        {WR_READ, {.operation = OP_READ_RESP_ONLY, .len = 9}},
+        {WR_READ, {.operation = OP_ATOMIC_ACK}},
+        {WR_FETCH_ADD, {.operation = OP_READ_RESP_ONLY, .len = 8}},
+        {WR_WRITE, {.operation = OP_READ_RESP_ONLY, .len = 8}},
+        {WR_WRITE, {.operation = OP_ATOMIC_ACK}},
+    };
+    struct peer *p = *state;
+    const struct endpoint_config config = p->ep.config;
+
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        reopen(p, &config);
+        post(p, (struct work){
+                    .wr_id = 1, .opcode = rows[i].opcode, .local = 64, .len = 8, .remote = FAR});
+        peer_listens(p);
+        p->sent_head = p->sent_tail;
+        peer_sends(p, rows[i].answer);
+        expect_completion(p->ep.send_cq, 1, STATUS_BAD_RESP_ERR);
+        assert_int_equal(qp_state(p->ep.qp), QP_ERR);
+        expect_untouched(&p->ep, 72, 64);
+    }
+}
+
+/* F45, F47: found before it leaves; those before it are finished first, those behind it flushed. */
+static void local_error_ends_a_request_in_its_turn(void **state)
+{
+    static const struct {
+        enum wr_opcode opcode;
+        uint32_t len;
+        bool wrong_key;
+        enum completion_status status;
+    } rows[] = {
+        {WR_SEND, 8, true, STATUS_LOC_PROT_ERR},
+        {WR_WRITE, 3 * PMTU, true, STATUS_LOC_PROT_ERR},
+        {WR_READ, 8, true, STATUS_LOC_PROT_ERR},
+        {WR_FETCH_ADD, 8, true, STATUS_LOC_PROT_ERR},
+        {WR_FETCH_ADD, 4, false, STATUS_LOC_LEN_ERR},
+        {WR_CMP_SWAP, 16, false, STATUS_LOC_LEN_ERR},
+    };
+    struct peer *p = *state;
+    const struct endpoint_config config = p->ep.config;
+
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        reopen(p, &config);
+        post(p, (struct work){.wr_id = 1, .opcode = WR_SEND, .len = 8});
+        post(p, (struct work){.wr_id = 2,
+                              .opcode = rows[i].opcode,
+                              .local = 64,
+                              .len = rows[i].len,
+                              .lkey = rows[i].wrong_key ? p->ep.mr->key ^ 1 : 0,
+                              .remote = FAR,
+                              .unsignaled = true});
+        post(p, (struct work){.wr_id = 3, .opcode = WR_SEND, .len = 8});
+        peer_listens(p);
+        expect_packet(p, OP_SEND_ONLY, 0);
+        expect_silence(p);
+        expect_no_completion(p->ep.send_cq);
+        peer_acks(p, 0, 1);
+        expect_done(p, 1);
+        expect_completion(p->ep.send_cq, 2, rows[i].status);
+        expect_completion(p->ep.send_cq, 3, STATUS_WR_FLUSH_ERR);
+        expect_silence(p);
+        assert_int_equal(qp_state(p->ep.qp), QP_ERR);
+    }
+}
+
+static void read_into_memory_without_write_permission_is_a_local_error(void **state)
+{
+    struct peer *p = *state;
+    const struct mr_attr attr = {
+        .base = p->ep.memory, .len = 100, .iova = at(0), .access = ACCESS_REMOTE_READ};
+    struct mr *mr;
+
+    assert_int_equal(mr_new(p->ep.pd, &attr, &mr), 0);
+    post(p, (struct work){.wr_id = 1, .opcode = WR_READ, .len = 8, .lkey = mr->key, .remote = FAR});
+    peer_listens(p);
+    expect_completion(p->ep.send_cq, 1, STATUS_LOC_PROT_ERR);
+    expect_silence(p);
+    mr_free(mr);
+}
+
+static void read_on_a_queue_pair_without_reads_is_a_local_error(void **state)
+{
+    struct peer *p = *state;
+    struct endpoint_config config = p->ep.config;
+
+    config.rd_atomic = 0;
+    reopen(p, &config);
+    post_read(p, 1, 0, 8);
+    expect_completion(p->ep.send_cq, 1, STATUS_LOC_QP_OP_ERR);
+    expect_silence(p);
+}
+
+/* F44: bad request, poll, recycle, for ever. */
+static void errors_and_recycling_never_lose_a_completion(void **state)
+{
+    struct peer *p = *state;
+
+    for (uint32_t round = 0; round < 50; round++) {
+        post_write(p, 1, 8);
+        post_write(p, 2, 8);
+        peer_naks(p, NAK_REMOTE_ACCESS, 0);
+        expect_completion(p->ep.send_cq, 1, STATUS_REM_ACCESS_ERR);
+        expect_completion(p->ep.send_cq, 2, STATUS_WR_FLUSH_ERR);
+        expect_no_completion(p->ep.send_cq);
+        endpoint_modify_state(&p->ep, QP_RESET, 0, NULL);
+        endpoint_connect(&p->ep, PEER_QPN);
+    }
+}
+
+static void posts_that_cannot_be_meant_are_refused_at_once(void **state)
+{
+    struct peer *p = *state;
+    struct work full = {.wr_id = 1, .opcode = WR_SEND, .len = 8};
+
+    assert_int_equal(endpoint_try_post(&p->ep, &(struct work){.opcode = (enum wr_opcode)99}),
+                     -EINVAL);
+    assert_int_equal(endpoint_try_post(&p->ep, &(struct work){.opcode = WR_LOCAL_INV}),
+                     -EOPNOTSUPP);
+    assert_int_equal(endpoint_try_post(
+                         &p->ep, &(struct work){.opcode = WR_SEND, .flags = WR_INLINE, .len = 257}),
+                     -EINVAL);
+    assert_int_equal(
+        endpoint_try_post(&p->ep, &(struct work){.opcode = WR_READ, .flags = WR_INLINE, .len = 8}),
+        -EINVAL);
+    for (uint32_t i = 0; i < p->ep.config.wr_max; i++)
+        assert_int_equal(endpoint_try_post(&p->ep, &full), 0);
+    assert_int_equal(endpoint_try_post(&p->ep, &full), -ENOMEM);
+    peer_listens(p);
+    peer_acks(p, 0, 1);
+    assert_int_equal(endpoint_try_post(&p->ep, &full), 0);
+    endpoint_modify_state(&p->ep, QP_RESET, 0, NULL);
+    assert_int_equal(endpoint_try_post(&p->ep, &full), -EINVAL);
+}
+
+/* --- states --- */
+
+/* F46, F48. */
+static void modify_to_error_flushes_everything_in_order(void **state)
+{
+    struct peer *p = *state;
+
+    for (uint32_t i = 0; i < 4; i++)
+        post_send(p, i, 8);
+    peer_acks(p, 0, 1);
+    endpoint_modify_state(&p->ep, QP_ERR, 0, NULL);
+    p->sent_head = p->sent_tail;
+    peer_acks(p, 3, 4);
+    expect_done(p, 0);
+    for (uint32_t i = 1; i < 4; i++)
+        expect_completion(p->ep.send_cq, i, STATUS_WR_FLUSH_ERR);
+    expect_no_completion(p->ep.send_cq);
+    time_passes(p, 10 * TIMEOUT_NS);
+    expect_silence(p);
+}
+
+/* F65: what was started is finished, with repeats if need be; nothing new starts before RTS. */
+static void drained_queue_finishes_what_it_began_and_starts_nothing(void **state)
+{
+    struct peer *p = *state;
+    const struct qp_attr notify = {.sqd_notify = true};
+
+    post_write(p, 1, 2 * PMTU);
+    endpoint_modify_state(&p->ep, QP_SQD, QP_ATTR_SQD_NOTIFY, &notify);
+    post_send(p, 2, 8);
+    expect_packet(p, OP_WRITE_FIRST, 0);
+    expect_packet(p, OP_WRITE_LAST, 1);
+    expect_silence(p);
+    expect_no_event(&p->ep);
+    time_passes(p, TIMEOUT_NS);
+    expect_packet(p, OP_WRITE_FIRST, 0);
+    expect_packet(p, OP_WRITE_LAST, 1);
+    peer_acks(p, 1, 1);
+    expect_done(p, 1);
+    expect_event(&p->ep, ENGINE_EVENT_SQ_DRAINED);
+    expect_no_event(&p->ep);
+    expect_silence(p);
+    endpoint_modify_state(&p->ep, QP_RTS, 0, NULL);
+    peer_listens(p);
+    expect_packet(p, OP_SEND_ONLY, 2);
+    peer_acks(p, 2, 2);
+    expect_done(p, 2);
+}
+
+static void drain_without_notification_raises_no_event(void **state)
+{
+    struct peer *p = *state;
+
+    post_write(p, 1, 8);
+    endpoint_modify_state(&p->ep, QP_SQD, 0, NULL);
+    peer_acks(p, 0, 1);
+    expect_done(p, 1);
+    expect_no_event(&p->ep);
+}
+
+static void drain_of_an_idle_queue_is_told_at_once(void **state)
+{
+    struct peer *p = *state;
+    const struct qp_attr notify = {.sqd_notify = true};
+
+    endpoint_modify_state(&p->ep, QP_SQD, QP_ATTR_SQD_NOTIFY, &notify);
+    expect_event(&p->ep, ENGINE_EVENT_SQ_DRAINED);
+    expect_no_event(&p->ep);
+}
+
+static void path_can_be_changed_once_the_queue_is_drained(void **state)
+{
+    struct peer *p = *state;
+    const struct qp_attr attr = {
+        .path = {.src = endpoint_gid(2), .dst = endpoint_gid(3), .hop_limit = 9, .flow_label = 5}};
+
+    post_write(p, 1, 8);
+    peer_acks(p, 0, 1);
+    endpoint_modify_state(&p->ep, QP_SQD, 0, NULL);
+    endpoint_modify_state(&p->ep, QP_SQD, QP_ATTR_AV, &attr);
+    endpoint_modify_state(&p->ep, QP_RTS, 0, NULL);
+    p->sent_head = p->sent_tail;
+    post_write(p, 2, 8);
+    expect_packet(p, OP_WRITE_ONLY, 1);
+    peer_acks(p, 1, 2);
+    expect_done(p, 1);
+    expect_done(p, 2);
+}
+
+/* F25: more and fewer resources while READs of both directions go on. */
+static void read_limits_can_be_changed_once_the_queue_is_drained(void **state)
+{
+    static const uint8_t limits[] = {1, 16, 4, 2};
+    struct peer *p = *state;
+    uint32_t psn = 0;
+
+    for (uint32_t i = 0; i < 4; i++) {
+        const struct qp_attr attr = {.rd_atomic = limits[i], .dest_rd_atomic = limits[i]};
+
+        endpoint_modify_state(&p->ep, QP_SQD, 0, NULL);
+        endpoint_modify_state(&p->ep, QP_SQD, QP_ATTR_RD_ATOMIC | QP_ATTR_DEST_RD_ATOMIC, &attr);
+        endpoint_modify_state(&p->ep, QP_RTS, 0, NULL);
+        for (uint32_t n = 0; n < 3; n++) {
+            peer_sends(p, (struct script){.operation = OP_FETCH_ADD, .psn = psn, .swap_add = 1});
+            assert_true(expect_packet(p, OP_ATOMIC_ACK, psn)->p.h.atomic_ack.original == psn);
+            peer_sends(p, (struct script){.operation = OP_FETCH_ADD, .psn = psn, .swap_add = 1});
+            assert_true(expect_packet(p, OP_ATOMIC_ACK, psn)->p.h.atomic_ack.original == psn);
+            p->sent_head = p->sent_tail;
+            psn++;
+        }
+    }
+}
+
+#define TEST(name)                                                                                 \
+    {#name, name, setup, teardown, (void *)(uintptr_t)&psn_starts[0]},                             \
+    {                                                                                              \
+#name " (PSN wraps)", name, setup, teardown, (void *)(uintptr_t)&psn_starts[1]             \
+    }
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        TEST(message_of_each_size_is_cut_at_the_pmtu),
+        TEST(header_bits_are_as_they_should_be),
+        TEST(immediate_and_invalidate_ride_on_the_last_packet),
+        TEST(inline_bytes_are_those_at_the_time_of_the_post),
+        TEST(several_sges_are_gathered_with_their_own_lengths),
+        TEST(requests_of_one_batch_ask_for_one_acknowledgement),
+        TEST(large_write_stays_within_the_window_and_arrives_whole),
+        TEST(acknowledgement_completes_all_before_it_in_order),
+        TEST(acknowledgement_of_what_was_never_sent_is_ignored),
+        TEST(unsignalled_request_completes_in_silence),
+        TEST(nothing_is_repeated_while_there_is_progress),
+        TEST(responses_of_a_read_count_as_progress),
+        TEST(silence_is_answered_by_repeats_and_in_the_end_by_an_error),
+        TEST(timeout_of_zero_waits_for_ever),
+        TEST(progress_gives_all_retries_back),
+        TEST(repeat_begins_where_the_acknowledgements_end),
+        TEST(nak_sends_the_rest_again_at_once_but_only_once),
+        TEST(nak_acknowledges_what_is_before_it),
+        TEST(acknowledgement_that_overtakes_the_repeat_spares_it),
+        TEST(late_acknowledgements_of_repeats_do_no_harm),
+        TEST(rnr_nak_is_waited_out_exactly),
+        TEST(rnr_retries_are_counted),
+        TEST(rnr_retry_of_seven_is_for_ever),
+        TEST(work_posted_while_waiting_waits_too),
+        TEST(read_asks_once_and_places_what_comes),
+        TEST(acknowledgement_past_a_read_asks_for_it_again),
+        TEST(lost_read_answer_is_asked_again_from_the_first_missing_byte),
+        TEST(last_read_answer_lost_is_asked_again_after_the_timeout),
+        TEST(late_and_double_read_answers_do_no_harm),
+        TEST(read_answer_acknowledges_what_is_before_it),
+        TEST(no_more_reads_are_outstanding_than_agreed),
+        TEST(read_longer_than_the_socket_is_asked_for_in_parts),
+        TEST(atomics_carry_their_operands_and_return_the_original),
+        TEST(lost_atomic_answer_is_asked_again_with_the_same_psn),
+        TEST(fence_waits_for_reads_and_atomics_only),
+        TEST(credits_hold_back_what_needs_a_receive),
+        TEST(credits_do_not_hold_back_writes_and_reads),
+        TEST(nak_fails_the_request_at_its_psn_and_flushes_the_rest),
+        TEST(answer_that_contradicts_the_request_is_an_error),
+        TEST(local_error_ends_a_request_in_its_turn),
+        TEST(read_into_memory_without_write_permission_is_a_local_error),
+        TEST(read_on_a_queue_pair_without_reads_is_a_local_error),
+        TEST(errors_and_recycling_never_lose_a_completion),
+        TEST(posts_that_cannot_be_meant_are_refused_at_once),
+        TEST(modify_to_error_flushes_everything_in_order),
+        TEST(drained_queue_finishes_what_it_began_and_starts_nothing),
+        TEST(drain_without_notification_raises_no_event),
+        TEST(drain_of_an_idle_queue_is_told_at_once),
+        TEST(path_can_be_changed_once_the_queue_is_drained),
+        TEST(read_limits_can_be_changed_once_the_queue_is_drained),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
