@@ -163,8 +163,9 @@ static void apply_wait(struct qp *qp, const struct packet *p, uint64_t now)
     struct requester *r = &qp->requester;
 
     qp->engine->counters.rnr_nak_rcv++;
-    if (r->rnr_wait_ns != ENGINE_NEVER)
+    if (r->rnr_wait_ns != ENGINE_NEVER && r->rnr_wait_ns > now)
         return;
+    r->retries_left = qp->attr.retry_count; /* the peer is there, and nothing was lost */
     if (r->rnr_retries_left == 0) {
         qp->engine->counters.rnr_retry_exceeded++;
         requester_fail_head(qp, STATUS_RNR_RETRY_EXC_ERR);
