@@ -15,6 +15,9 @@
 #include "verbs/context.h"
 #include "verbs/qp.h"
 
+/* No queue takes more at once. In the error state queues never fill up, and a loop has to end. */
+#define CHAIN_MAX (QP_WR_MAX > SRQ_WR_MAX ? QP_WR_MAX : SRQ_WR_MAX)
+
 #define SEND_FLAGS_KNOWN (IBV_SEND_FENCE | IBV_SEND_SIGNALED | IBV_SEND_SOLICITED | IBV_SEND_INLINE)
 
 static_assert(sizeof(struct sge) == sizeof(struct ibv_sge) &&
@@ -113,13 +116,13 @@ int qp_handle_post_send(struct ibv_qp *qp, struct ibv_send_wr *wr, struct ibv_se
     node_enter(h->context->node);
     for (; wr != NULL && error == 0; wr = wr->next) {
         *bad_wr = wr;
-        error = count++ < h->cap.send_wr_max ? post_send_one(h, wr) : -ENOMEM;
+        error = count++ < CHAIN_MAX ? post_send_one(h, wr) : -ENOMEM;
     }
     node_leave_posted(h->context->node);
     return -error;
 }
 
-int post_receives(const struct receive_queue *q, struct ibv_recv_wr *wr,
+int post_receives(post_receive_fn post, void *queue, struct ibv_recv_wr *wr,
                   struct ibv_recv_wr **bad_wr)
 {
     uint32_t count = 0;
@@ -133,7 +136,7 @@ int post_receives(const struct receive_queue *q, struct ibv_recv_wr *wr,
         *bad_wr = wr;
         error = copy_sges(sges, wr->sg_list, wr->num_sge);
         if (error == 0)
-            error = count++ < q->wr_max ? q->post(q->queue, &request) : -ENOMEM;
+            error = count++ < CHAIN_MAX ? post(queue, &request) : -ENOMEM;
     }
     return -error;
 }
@@ -146,15 +149,13 @@ static int post_receive_one(void *queue, const struct recv_wr *wr)
 int qp_handle_post_recv(struct ibv_qp *qp, struct ibv_recv_wr *wr, struct ibv_recv_wr **bad_wr)
 {
     struct qp_handle *h = qp_of(qp);
-    const struct receive_queue queue = {
-        .post = post_receive_one, .queue = h->qp, .wr_max = h->cap.recv_wr_max};
     int error;
 
     *bad_wr = wr;
     if (!context_alive(h->context))
         return EIO;
     node_enter(h->context->node);
-    error = post_receives(&queue, wr, bad_wr);
+    error = post_receives(post_receive_one, h->qp, wr, bad_wr);
     node_leave_posted(h->context->node);
     return error;
 }

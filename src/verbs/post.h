@@ -10,17 +10,11 @@
 /* qp_post_recv or srq_post. */
 typedef int (*post_receive_fn)(void *queue, const struct recv_wr *wr);
 
-struct receive_queue {
-    post_receive_fn post;
-    void *queue;
-    uint32_t wr_max; /* of one chain: one that is longer, or a loop, ends with ENOMEM */
-};
-
 /*
  * Posts the chain until the first that is refused, whose errno is returned
- * with *bad_wr set. The node's lock is held.
+ * with *bad_wr set. A chain that is a loop ends with ENOMEM. The node's lock is held.
  */
-int post_receives(const struct receive_queue *q, struct ibv_recv_wr *wr,
+int post_receives(post_receive_fn post, void *queue, struct ibv_recv_wr *wr,
                   struct ibv_recv_wr **bad_wr);
 
 #endif

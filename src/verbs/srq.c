@@ -5,7 +5,6 @@
 #include <errno.h>
 #include <stdlib.h>
 
-#include "engine/limits.h"
 #include "verbs/context.h"
 #include "verbs/export.h"
 #include "verbs/pd.h"
@@ -156,14 +155,13 @@ static int post_one(void *queue, const struct recv_wr *wr)
 int srq_handle_post(struct ibv_srq *srq, struct ibv_recv_wr *wr, struct ibv_recv_wr **bad_wr)
 {
     struct srq_handle *h = srq_of(srq);
-    const struct receive_queue queue = {.post = post_one, .queue = h->srq, .wr_max = SRQ_WR_MAX};
     int error;
 
     *bad_wr = wr;
     if (!context_alive(h->context))
         return EIO;
     node_enter(h->context->node);
-    error = post_receives(&queue, wr, bad_wr);
+    error = post_receives(post_one, h->srq, wr, bad_wr);
     node_leave(h->context->node);
     return error;
 }

@@ -1,0 +1,338 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Completion channels: readable means an event is queued, and no event is lost. */
+#include "fixture.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <time.h>
+#include <unistd.h>
+
+static void nonblocking(int fd)
+{
+    assert_int_equal(fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) | O_NONBLOCK), 0);
+}
+
+static void send_byte(struct pair *p, unsigned flags)
+{
+    struct ibv_sge sge = sge_of(p, 0, 0, 1);
+    struct ibv_send_wr wr = {
+        .sg_list = &sge, .num_sge = 1, .opcode = IBV_WR_SEND, .send_flags = flags};
+
+    post_receive(p, 1, 1);
+    post_request(p, &wr);
+    expect_success(p->send_cq);
+}
+
+/* The one event that is queued, acknowledged at once. */
+static void expect_event(struct pair *p)
+{
+    struct ibv_cq *cq = NULL;
+    void *cq_context = NULL;
+
+    assert_true(readable(p->channel->fd, WAIT_MS));
+    assert_int_equal(ibv_get_cq_event(p->channel, &cq, &cq_context), 0);
+    assert_ptr_equal(cq, p->recv_cq);
+    assert_ptr_equal(cq_context, p);
+    ibv_ack_cq_events(cq, 1);
+}
+
+static void expect_no_event(struct pair *p)
+{
+    assert_false(readable(p->channel->fd, 0));
+}
+
+static void a_queue_that_is_not_armed_says_nothing(void **state)
+{
+    struct pair p;
+
+    (void)state;
+    pair_setup(&p, IBV_QPT_RC, 0);
+    send_byte(&p, 0);
+    expect_no_event(&p);
+    pair_close(&p);
+}
+
+static void an_armed_queue_tells_of_the_next_entry_once(void **state)
+{
+    struct pair p;
+
+    (void)state;
+    pair_setup(&p, IBV_QPT_RC, 0);
+    assert_int_equal(ibv_req_notify_cq(p.recv_cq, 0), 0);
+    expect_no_event(&p);
+    send_byte(&p, 0);
+    send_byte(&p, 0);
+    expect_event(&p);
+    expect_no_event(&p);
+    pair_close(&p);
+}
+
+static void entries_before_arming_raise_no_event(void **state)
+{
+    struct pair p;
+
+    (void)state;
+    pair_setup(&p, IBV_QPT_RC, 0);
+    send_byte(&p, 0);
+    assert_int_equal(ibv_req_notify_cq(p.recv_cq, 0), 0);
+    expect_no_event(&p);
+    send_byte(&p, 0);
+    expect_event(&p);
+    pair_close(&p);
+}
+
+static void solicited_arming_waits_for_a_solicited_message(void **state)
+{
+    struct pair p;
+
+    (void)state;
+    pair_setup(&p, IBV_QPT_RC, 0);
+    assert_int_equal(ibv_req_notify_cq(p.recv_cq, 1), 0);
+    send_byte(&p, 0);
+    expect_no_event(&p);
+    send_byte(&p, IBV_SEND_SOLICITED);
+    expect_event(&p);
+    pair_close(&p);
+}
+
+static void solicited_arming_does_not_weaken_a_full_one(void **state)
+{
+    struct pair p;
+
+    (void)state;
+    pair_setup(&p, IBV_QPT_RC, 0);
+    assert_int_equal(ibv_req_notify_cq(p.recv_cq, 0), 0);
+    assert_int_equal(ibv_req_notify_cq(p.recv_cq, 1), 0);
+    send_byte(&p, 0);
+    expect_event(&p);
+    pair_close(&p);
+}
+
+static void each_event_not_fetched_keeps_its_token(void **state)
+{
+    struct pair p;
+
+    (void)state;
+    pair_setup(&p, IBV_QPT_RC, 0);
+    for (int i = 0; i < 3; i++) {
+        assert_int_equal(ibv_req_notify_cq(p.recv_cq, 0), 0);
+        send_byte(&p, 0);
+    }
+    for (int i = 0; i < 3; i++)
+        expect_event(&p);
+    expect_no_event(&p);
+    pair_close(&p);
+}
+
+static void a_nonblocking_channel_without_events_says_eagain(void **state)
+{
+    struct ibv_cq *cq;
+    void *cq_context;
+    struct pair p;
+
+    (void)state;
+    pair_setup(&p, IBV_QPT_RC, 0);
+    nonblocking(p.channel->fd);
+    assert_int_equal(ibv_get_cq_event(p.channel, &cq, &cq_context), -1);
+    assert_int_equal(errno, EAGAIN);
+    assert_int_equal(ibv_req_notify_cq(p.recv_cq, 0), 0);
+    send_byte(&p, 0);
+    expect_event(&p);
+    assert_int_equal(ibv_get_cq_event(p.channel, &cq, &cq_context), -1);
+    pair_close(&p);
+}
+
+static void edge_triggered_epoll_sees_each_event(void **state)
+{
+    struct epoll_event event = {.events = EPOLLIN | EPOLLET};
+    int epoll = epoll_create1(EPOLL_CLOEXEC);
+    struct pair p;
+
+    (void)state;
+    pair_setup(&p, IBV_QPT_RC, 0);
+    nonblocking(p.channel->fd);
+    assert_int_equal(epoll_ctl(epoll, EPOLL_CTL_ADD, p.channel->fd, &event), 0);
+    for (int i = 0; i < 2; i++) {
+        assert_int_equal(epoll_wait(epoll, &event, 1, 0), 0);
+        assert_int_equal(ibv_req_notify_cq(p.recv_cq, 0), 0);
+        send_byte(&p, 0);
+        assert_int_equal(epoll_wait(epoll, &event, 1, WAIT_MS), 1);
+        expect_event(&p);
+    }
+    close(epoll);
+    pair_close(&p);
+}
+
+static void *send_later(void *arg)
+{
+    const struct timespec pause = {.tv_nsec = 30000000};
+
+    nanosleep(&pause, NULL);
+    send_byte(arg, 0);
+    return NULL;
+}
+
+static void a_sleeper_is_woken(void **state)
+{
+    struct ibv_cq *cq;
+    void *cq_context;
+    pthread_t thread;
+    struct pair p;
+
+    (void)state;
+    pair_setup(&p, IBV_QPT_RC, 0);
+    assert_int_equal(ibv_req_notify_cq(p.recv_cq, 0), 0);
+    assert_int_equal(pthread_create(&thread, NULL, send_later, &p), 0);
+    assert_int_equal(ibv_get_cq_event(p.channel, &cq, &cq_context), 0);
+    ibv_ack_cq_events(cq, 1);
+    assert_int_equal(pthread_join(thread, NULL), 0);
+    pair_close(&p);
+}
+
+static void queues_with_events_take_turns(void **state)
+{
+    struct ibv_cq *second;
+    struct ibv_cq *cq;
+    void *cq_context;
+    struct pair p;
+
+    (void)state;
+    pair_open(&p);
+    second = ibv_create_cq(p.context, 4, "second", p.channel, 0);
+    assert_int_equal(ibv_destroy_cq(p.send_cq), 0);
+    p.send_cq = second;
+    pair_create_qps(&p, IBV_QPT_RC, 0);
+    pair_connect(&p);
+    assert_int_equal(ibv_req_notify_cq(p.recv_cq, 0), 0);
+    assert_int_equal(ibv_req_notify_cq(second, 0), 0);
+    send_byte(&p, 0);
+    assert_int_equal(ibv_get_cq_event(p.channel, &cq, &cq_context), 0);
+    assert_ptr_equal(cq, p.recv_cq);
+    ibv_ack_cq_events(cq, 1);
+    assert_int_equal(ibv_get_cq_event(p.channel, &cq, &cq_context), 0);
+    assert_ptr_equal(cq, second);
+    assert_string_equal(cq_context, "second");
+    ibv_ack_cq_events(cq, 1);
+    pair_close(&p);
+}
+
+static void a_channel_in_use_is_not_destroyed(void **state)
+{
+    struct pair p;
+
+    (void)state;
+    pair_open(&p);
+    assert_int_equal(ibv_destroy_comp_channel(p.channel), EBUSY);
+    pair_close(&p);
+}
+
+static void events_not_fetched_go_with_their_queue(void **state)
+{
+    struct pair p;
+
+    (void)state;
+    pair_setup(&p, IBV_QPT_RC, 0);
+    assert_int_equal(ibv_req_notify_cq(p.recv_cq, 0), 0);
+    send_byte(&p, 0);
+    assert_true(readable(p.channel->fd, WAIT_MS));
+    for (int i = 0; i < 2; i++) {
+        assert_int_equal(ibv_destroy_qp(p.qp[i]), 0);
+        p.qp[i] = NULL;
+    }
+    assert_int_equal(ibv_destroy_cq(p.recv_cq), 0);
+    expect_no_event(&p);
+    p.recv_cq = ibv_create_cq(p.context, 1, NULL, p.channel, 0);
+    pair_close(&p);
+}
+
+struct destruction {
+    struct ibv_cq *cq;
+    int result;
+    volatile bool done;
+};
+
+static void *destroy(void *arg)
+{
+    struct destruction *d = arg;
+
+    d->result = ibv_destroy_cq(d->cq);
+    d->done = true;
+    return NULL;
+}
+
+static void destroying_a_queue_waits_for_acknowledgements(void **state)
+{
+    const struct timespec pause = {.tv_nsec = 50000000};
+    struct destruction d = {.result = -1};
+    struct ibv_cq *cq;
+    void *cq_context;
+    pthread_t thread;
+    struct pair p;
+
+    (void)state;
+    pair_setup(&p, IBV_QPT_RC, 0);
+    assert_int_equal(ibv_req_notify_cq(p.recv_cq, 0), 0);
+    send_byte(&p, 0);
+    assert_int_equal(ibv_get_cq_event(p.channel, &cq, &cq_context), 0);
+    for (int i = 0; i < 2; i++) {
+        assert_int_equal(ibv_destroy_qp(p.qp[i]), 0);
+        p.qp[i] = NULL;
+    }
+    d.cq = cq;
+    assert_int_equal(pthread_create(&thread, NULL, destroy, &d), 0);
+    nanosleep(&pause, NULL);
+    assert_false(d.done);
+    ibv_ack_cq_events(cq, 1);
+    assert_int_equal(pthread_join(thread, NULL), 0);
+    assert_int_equal(d.result, 0);
+    p.recv_cq = ibv_create_cq(p.context, 1, NULL, p.channel, 0);
+    pair_close(&p);
+}
+
+static void acknowledging_too_much_hurts_nobody(void **state)
+{
+    struct pair p;
+
+    (void)state;
+    pair_open(&p);
+    ibv_ack_cq_events(p.recv_cq, 3);
+    pair_close(&p);
+}
+
+static void arming_without_a_channel_is_no_error(void **state)
+{
+    struct pair p;
+
+    (void)state;
+    pair_setup(&p, IBV_QPT_RC, 0);
+    assert_int_equal(ibv_req_notify_cq(p.send_cq, 0), 0);
+    send_byte(&p, 0);
+    pair_close(&p);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_queue_that_is_not_armed_says_nothing),
+        cmocka_unit_test(an_armed_queue_tells_of_the_next_entry_once),
+        cmocka_unit_test(entries_before_arming_raise_no_event),
+        cmocka_unit_test(solicited_arming_waits_for_a_solicited_message),
+        cmocka_unit_test(solicited_arming_does_not_weaken_a_full_one),
+        cmocka_unit_test(each_event_not_fetched_keeps_its_token),
+        cmocka_unit_test(a_nonblocking_channel_without_events_says_eagain),
+        cmocka_unit_test(edge_triggered_epoll_sees_each_event),
+        cmocka_unit_test(a_sleeper_is_woken),
+        cmocka_unit_test(queues_with_events_take_turns),
+        cmocka_unit_test(a_channel_in_use_is_not_destroyed),
+        cmocka_unit_test(events_not_fetched_go_with_their_queue),
+        cmocka_unit_test(destroying_a_queue_waits_for_acknowledgements),
+        cmocka_unit_test(acknowledging_too_much_hurts_nobody),
+        cmocka_unit_test(arming_without_a_channel_is_no_error),
+    };
+
+    enter_namespace();
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
