@@ -513,6 +513,36 @@ static void acknowledgement_that_overtakes_the_repeat_spares_it(void **state)
     expect_done(p, 2);
 }
 
+static void part_that_was_acknowledged_meanwhile_is_not_sent_again(void **state)
+{
+    struct peer *p = *state;
+
+    post_write(p, 1, 3 * PMTU + 9);
+    p->sent_head = p->sent_tail;
+    peer_sends_quietly(p, (struct script){.operation = OP_ACK,
+                                          .psn = 0,
+                                          .syndrome = aeth_make(AETH_NAK, NAK_PSN_SEQUENCE)});
+    peer_acks(p, 1, 0);
+    expect_data(p, OP_WRITE_MIDDLE, 2, 1, 2 * PMTU, PMTU);
+    expect_data(p, OP_WRITE_LAST, 3, 1, 3 * PMTU, 9);
+    expect_silence(p);
+}
+
+static void nak_is_heeded_again_after_the_timeout(void **state)
+{
+    struct peer *p = *state;
+
+    post_send(p, 1, 8);
+    expect_packet(p, OP_SEND_ONLY, 0);
+    peer_naks(p, NAK_PSN_SEQUENCE, 0);
+    expect_packet(p, OP_SEND_ONLY, 0);
+    time_passes(p, TIMEOUT_NS);
+    expect_packet(p, OP_SEND_ONLY, 0);
+    peer_naks(p, NAK_PSN_SEQUENCE, 0);
+    expect_packet(p, OP_SEND_ONLY, 0);
+    expect_silence(p);
+}
+
 /* F48, and a peer that answers each copy: nothing completes twice. */
 static void late_acknowledgements_of_repeats_do_no_harm(void **state)
 {
@@ -542,7 +572,10 @@ static void rnr_nak_is_waited_out_exactly(void **state)
         uint64_t ns;
     } rows[] = {{1, 10000}, {12, RNR_12_NS}, {31, RNR_31_NS}, {0, 655360000}};
     struct peer *p = *state;
+    struct endpoint_config config = p->ep.config;
 
+    config.retry_count = 0; /* waiting is not a retry, and neither is what rxe sends behind */
+    reopen(p, &config);
     post_send(p, 1, PMTU + 1);
     post_write(p, 2, 8);
     p->sent_head = p->sent_tail;
@@ -585,6 +618,22 @@ static void rnr_retries_are_counted(void **state)
         expect_completion(p->ep.send_cq, 1, STATUS_RNR_RETRY_EXC_ERR);
         expect_completion(p->ep.send_cq, 2, STATUS_WR_FLUSH_ERR);
         expect_silence(p);
+    }
+}
+
+static void progress_gives_all_rnr_retries_back(void **state)
+{
+    struct peer *p = *state;
+    struct endpoint_config config = p->ep.config;
+
+    config.rnr_retry = 1;
+    reopen(p, &config);
+    for (uint32_t i = 0; i < 10; i++) {
+        post_send(p, i, 8);
+        peer_rnr_naks(p, 12, i);
+        time_passes(p, RNR_12_NS);
+        peer_acks(p, i, i + 1);
+        expect_done(p, i);
     }
 }
 
@@ -1259,9 +1308,12 @@ int main(void)
         TEST(nak_sends_the_rest_again_at_once_but_only_once),
         TEST(nak_acknowledges_what_is_before_it),
         TEST(acknowledgement_that_overtakes_the_repeat_spares_it),
+        TEST(part_that_was_acknowledged_meanwhile_is_not_sent_again),
+        TEST(nak_is_heeded_again_after_the_timeout),
         TEST(late_acknowledgements_of_repeats_do_no_harm),
         TEST(rnr_nak_is_waited_out_exactly),
         TEST(rnr_retries_are_counted),
+        TEST(progress_gives_all_rnr_retries_back),
         TEST(rnr_retry_of_seven_is_for_ever),
         TEST(work_posted_while_waiting_waits_too),
         TEST(read_asks_once_and_places_what_comes),
