@@ -101,17 +101,17 @@ void node_leave_posted(struct node *n)
     node_unlock(n);
 }
 
+/* A poll, whether it found something or not: who takes completions comes back for more. */
 void node_leave(struct node *n)
 {
+    atomic_store_explicit(&n->epoch, n->epoch + 1, memory_order_relaxed);
     node_leave_posted(n);
 }
 
 void node_progress(struct node *n)
 {
-    if (n->link == NULL)
-        return;
-    atomic_store_explicit(&n->epoch, n->epoch + 1, memory_order_relaxed);
-    progress_turn(n);
+    if (n->link != NULL)
+        progress_turn(n);
 }
 
 void node_before_sleep(struct node *n)

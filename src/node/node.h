@@ -32,14 +32,16 @@ void node_put(struct node *n);
 /* The lock is held; not NULL after node_get. */
 struct engine *node_engine(struct node *n);
 
-/* Recursive locking is a bug. Disables thread cancellation while held; node_unlock as node_leave.
+/*
+ * Recursive locking is a bug. Disables thread cancellation while held; node_unlock as node_leave.
  */
 void node_lock(struct node *n);
 void node_unlock(struct node *n);
 
 /*
- * The lock around a data path call: node_enter as node_lock. node_leave: hands out events, sees to
- * it that deadlines are kept, and unlocks. node_leave_posted: sends what may leave before.
+ * The lock around a data path call: node_enter as node_lock. node_leave_posted, after posting:
+ * sends what may leave, hands out events, sees to it that deadlines are kept, and unlocks.
+ * node_leave, after a poll: the same, and the progress thread stands back while polls go on.
  */
 void node_enter(struct node *n);
 void node_leave_posted(struct node *n);
@@ -47,8 +49,7 @@ void node_leave(struct node *n);
 
 /*
  * Moves what can move now: receives, runs timers, sends, hands out events; a bounded amount of
- * each. For an application that polls and finds nothing: the progress thread stands back
- * while it goes on doing so. The lock is held.
+ * each. For an application that polls and finds nothing. The lock is held.
  */
 void node_progress(struct node *n);
 

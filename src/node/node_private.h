@@ -20,8 +20,7 @@ enum thread_state {
 
 struct node {
     /* Any thread. */
-    _Alignas(64)
-        atomic_uint epoch; /* progress by the application: only the lock's owner adds to it */
+    _Alignas(64) atomic_uint epoch; /* polls by the application: only the lock's owner adds to it */
     _Alignas(64) atomic_uint quiet_epoch; /* the epoch at which a thread last went to sleep */
     atomic_uint lock_waiters;
     _Atomic enum thread_state thread_state;

@@ -32,14 +32,14 @@
 #define TIMERSLACK_NS 1000u
 
 /*
- * How long to stand back before the next look: short for an application that
- * was idle at the first look when last found, longer for one that polls, longest
- * for one that has polled all along.
+ * How long to stand back before the next look: a short time for an application that polled a few
+ * times, as one does between two sleeps; longer for one that spins, longest for one that has spun
+ * all along.
  */
-#define STAND_BACK_FIRST_NS 20000u
+#define STAND_BACK_SHORT_NS 20000u
 #define STAND_BACK_NS 200000u
 #define STAND_BACK_LONG_NS 1000000u
-#define LOOKS_POLLER 3u
+#define POLLS_SPINNING 8u
 #define LOOKS_LONG 10u
 
 /*
@@ -56,12 +56,12 @@ struct thread {
     struct node *node;
     uint32_t seen_epoch;
     uint32_t seen_activity;
-    uint32_t looks;     /* of the last time that it stood back */
     uint32_t fruitless; /* wake-ups in a row that found nothing */
     uint32_t wakeups;   /* and the next: since they were added to the counters */
     uint32_t stood_back;
     uint32_t fired; /* descriptors to arm, a bit each; the last is for the poke */
     bool moved;     /* in the last turn */
+    bool spinner;   /* the application was found polling without a pause */
 };
 
 /* How long exit waits for the thread to end. */
@@ -149,36 +149,56 @@ static void arm(struct thread *t)
     t->fired = 0;
 }
 
-/* True when the application has made progress by itself since the last look. */
-static bool application_polls(const struct thread *t)
+/* How often the application has made progress by itself since the last look; 0 for one that sleeps.
+ */
+static uint32_t application_polls(const struct thread *t)
 {
     uint32_t epoch = atomic_load(&t->node->epoch);
 
-    return epoch != t->seen_epoch && epoch != atomic_load(&t->node->quiet_epoch);
+    return epoch == atomic_load(&t->node->quiet_epoch) ? 0 : epoch - t->seen_epoch;
 }
 
 /* Sleeps for as long as the application polls. Returns true if it slept at all. */
 static bool stand_back(struct thread *t)
 {
-    const bool poller = t->looks >= LOOKS_POLLER;
-    uint32_t looks = 0;
+    uint32_t polls, looks = 0;
 
-    /* Before the look, as node_before_sleep looks at the state after its note: one of them sees the
-     * other. */
+    /*
+     * Before the look, as node_before_sleep looks at the state after its note: one of the two
+     * sees the other.
+     */
     atomic_store(&t->node->thread_state, THREAD_STANDING_BACK);
-    while (application_polls(t)) {
-        t->seen_epoch = atomic_load(&t->node->epoch);
+    while ((polls = application_polls(t)) > 0) {
+        t->seen_epoch += polls;
+        t->spinner |= polls >= POLLS_SPINNING;
         if (looks >= LOOKS_LONG)
             nap(t->node, STAND_BACK_LONG_NS);
+        else if (looks > 0 || polls >= POLLS_SPINNING)
+            nap(t->node, STAND_BACK_NS);
         else
-            nap(t->node, looks > 0 || poller ? STAND_BACK_NS : STAND_BACK_FIRST_NS);
+            nap(t->node, STAND_BACK_SHORT_NS);
         looks++;
     }
     atomic_store(&t->node->thread_state, THREAD_SERVING);
-    if (looks > 0)
-        t->looks = looks;
     t->stood_back += looks;
     return looks > 0;
+}
+
+/*
+ * An application that spun has to be still for one look more before the descriptors are armed: on
+ * a busy machine it may just have lost its core, and each wake-up would take it away again.
+ */
+static bool linger(struct thread *t, uint64_t deadline)
+{
+    uint64_t now = node_now();
+
+    if (!t->spinner || deadline <= now)
+        return false;
+    t->spinner = false;
+    atomic_store(&t->node->thread_state, THREAD_STANDING_BACK);
+    if (atomic_load(&t->node->epoch) != atomic_load(&t->node->quiet_epoch))
+        nap(t->node, deadline - now < STAND_BACK_NS ? deadline - now : STAND_BACK_NS);
+    return true;
 }
 
 static void add_counters(struct thread *t)
@@ -223,13 +243,17 @@ static bool serve(struct thread *t, uint64_t *deadline)
     return goes_on;
 }
 
-/* A descriptor that fires and brings nothing, again and again, must not keep a core busy. */
-static void note_fruit(struct thread *t, bool promised)
+/*
+ * A descriptor that fires and brings nothing, again and again, must not keep a core busy. What
+ * fires while the application polls has most likely been fetched by it.
+ */
+static void note_fruit(struct thread *t, bool *promised)
 {
     if (t->moved)
         t->fruitless = 0;
-    else if (promised)
+    else if (*promised)
         t->fruitless++;
+    *promised = false;
     if (t->fruitless > FRUITLESS_MAX)
         nap(t->node, STAND_BACK_LONG_NS);
 }
@@ -238,19 +262,18 @@ static void *thread_main(void *context)
 {
     struct thread t = {.node = context, .fired = FIRED_POKE - 1};
     uint64_t deadline;
-    bool promised = false; /* something fired, and nobody else has fetched it */
+    bool promised = false;
 
     prctl(PR_SET_TIMERSLACK, TIMERSLACK_NS, 0, 0, 0);
     while (serve(&t, &deadline)) {
-        bool stood_back;
-
-        if (deadline > 0) {
-            note_fruit(&t, promised);
+        note_fruit(&t, &promised);
+        if (deadline > 0 && !linger(&t, deadline)) {
             arm(&t);
             wait_until(&t, deadline);
+            promised = t.fired != 0;
         }
-        stood_back = stand_back(&t);
-        promised = t.fired != 0 && !stood_back;
+        if (stand_back(&t))
+            promised = false;
     }
     return NULL;
 }
