@@ -22,6 +22,7 @@ import places
 import programs
 
 SKIPPED = 77  # meson's word for it
+SLOW_S = 3    # worth a word
 
 
 def parse_arguments():
@@ -119,6 +120,7 @@ def run_place(runner, place, rows, verbose):
             print("ok       %s" % name)
         if fault or verbose:
             print("\n".join("    " + line for line in shown.splitlines()))
+        if fault or verbose or took > SLOW_S:
             print("    (%.1f s)" % took)
         sys.stdout.flush()
     return failed
