@@ -152,6 +152,8 @@ void flow_response_delivered(struct flow *f, const struct packet *p, uint64_t no
 
     if (psn >= f->sent || psn < f->una)
         return;
+    if (f->timeout_ns > 0 && now - f->activity_ns >= f->timeout_ns)
+        f->may_go_back = true; /* a time-out came first */
     acknowledge(f, done);
     if (f->una < done || kind != AETH_ACK)
         f->may_go_back = true; /* an implied NAK, or one that says so */

@@ -139,11 +139,24 @@ void requests_completed(struct channel *c, struct message *m, const struct compl
     m->status = wc->status;
 }
 
+bool requests_only_silent(const struct channel *c)
+{
+    uint32_t i;
+
+    for (i = c->completed; i < c->count; i++) {
+        if (c->failed || (c->messages[i]->flags & WR_SIGNALED))
+            return false;
+    }
+    return c->completed < c->count;
+}
+
 void requests_end_life(struct channel *c)
 {
     uint32_t i;
     uint32_t k;
 
+    while (requests_only_silent(c))
+        succeed(c, c->messages[c->completed++]);
     for (i = c->life_first; i < c->count; i++) {
         struct message *m = c->messages[i];
 

@@ -22,6 +22,12 @@ static inline uint32_t requests_open(const struct channel *c)
     return c->count - c->completed;
 }
 
+/*
+ * Requests are open, all unsignalled, and no error was seen: when nothing more
+ * comes they were done in silence before the QP came to its end.
+ */
+bool requests_only_silent(const struct channel *c);
+
 /* The life is over and nothing of it is in the network any more: all completed, memory is settled.
  */
 void requests_end_life(struct channel *c);

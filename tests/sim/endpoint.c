@@ -318,15 +318,18 @@ void connection_close(struct connection *c)
     }
 }
 
+/* Flushes are all in the completion queues by now. */
 static bool is_quiet(const struct endpoint *ep)
 {
+    if (requests_only_silent(&ep->channel) && cq_queued(ep->send_cq->cq) == 0)
+        return ep->own.open == 0;
     return requests_open(&ep->channel) == 0 && ep->own.open == 0;
 }
 
 static void bury(struct endpoint *ep)
 {
-    delivery_check_all(&ep->channel);
     requests_end_life(&ep->channel);
+    delivery_check_all(&ep->channel);
     sending_release(ep, true);
     cell_check(&ep->peer->home->cells[SHARED_CELLS + ep->index], ep->channel.name);
     EXPECT(ep->receives == &ep->own || ep->last_wqe_count == 1,
