@@ -7,6 +7,7 @@
 #include <cmocka.h>
 
 #include <pthread.h>
+#include <sched.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
@@ -102,7 +103,7 @@ static void fork_beside_a_poller(struct side *s)
             node_progress(s->node);
             node_unlock(s->node);
             node_before_sleep(s->node);
-            exit(0);
+            _exit(0);
         }
         wait_for_good_end(pid);
     }
@@ -210,15 +211,17 @@ static void a_cancelled_thread_leaves_the_lock_free(void **state)
     pair_run(cancel_threads, side_meet);
 }
 
-#define POSTS 500
+#define POSTS 500u
+#define POSTS_OUTSTANDING 48u /* the queue holds 64 */
+
+static atomic_uint completed;
 
 static void *post_many(void *context)
 {
-    for (int i = 0; i < POSTS; i++) {
+    for (uint32_t i = 0; i < POSTS; i++) {
+        while (i - completed >= POSTS_OUTSTANDING)
+            sched_yield();
         side_post(context, WR_WRITE, 0, 3000);
-        /* The queue holds 64: leave the other thread time to fetch completions. */
-        if (i % 32 == 31)
-            usleep(2000);
     }
     return NULL;
 }
@@ -228,8 +231,10 @@ static void post_and_poll(struct side *s)
     pthread_t poster;
 
     must(pthread_create(&poster, NULL, post_many, s) == 0);
-    for (int i = 0; i < POSTS; i++)
+    while (completed < POSTS) {
         must(side_wait_polling(s).status == STATUS_SUCCESS);
+        completed++;
+    }
     pthread_join(poster, NULL);
     side_meet(s);
 }
