@@ -11,6 +11,7 @@
 #include "pcap/json.h"
 #include "pcap/print.h"
 #include "pcap/summary.h"
+#include "base/bytes.h"
 
 #define PREFIX_LEN 4u
 #define FLOWS_MAX 4u
@@ -52,7 +53,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t len)
         .icrc_unset_ok = (bytes[1] & 1u) != 0,
         .bytes = bytes + PREFIX_LEN,
         .captured_len = (uint32_t)(len - PREFIX_LEN),
-        .wire_len = (uint32_t)(len - PREFIX_LEN + bytes[2] * 256u + bytes[3]),
+        .wire_len = (uint32_t)(len - PREFIX_LEN + load_be16(bytes + 2)),
     };
     printer = (struct printer){.out = sink};
     summary_init(&summary, FLOWS_MAX, hash_key);

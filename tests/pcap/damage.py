@@ -148,7 +148,7 @@ class Damage(unittest.TestCase):
         good = packets.send_only()
         whole = packets.pcap([good] * 3)
         one = 16 + len(good)
-        for cut in range(24, len(whole)):
+        for cut in range(24 + one, 24 + 2 * one + 1):
             done = self.uroce.run(whole[:cut], "--json", "--strict")
             frames = (cut - 24) // one
             with self.subTest(length=cut):

@@ -34,11 +34,11 @@ def pcap(frames, link=ETHERNET, order="<", nanoseconds=False):
     """A pcap file of frames: bytes, or (bytes, length on the wire)."""
     scale = 1 if nanoseconds else 1000
     magic = 0xa1b23c4d if nanoseconds else 0xa1b2c3d4
-    out = struct.pack(order + "IHHIIII", magic, 2, 4, 0, 0, 262144, link)
+    out = [struct.pack(order + "IHHIIII", magic, 2, 4, 0, 0, 262144, link)]
     for i, frame in enumerate(frames):
         frame, wire = frame if isinstance(frame, tuple) else (frame, len(frame))
-        out += struct.pack(order + "IIII", 1000, i * 1000000 // scale, len(frame), wire) + frame
-    return out
+        out += [struct.pack(order + "IIII", 1000, i * 1000000 // scale, len(frame), wire), frame]
+    return b"".join(out)
 
 
 def pcapng(frames, link=ETHERNET):
