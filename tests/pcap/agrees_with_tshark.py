@@ -16,6 +16,7 @@ import re
 import shutil
 import subprocess
 import sys
+import tempfile
 import unittest
 
 import packets
@@ -126,19 +127,14 @@ class Agreement(unittest.TestCase):
             frames = [frame for _, frame in packets.read_pcap(path)]
             cls.origin += [(os.path.basename(path), i + 1) for i in range(len(frames))]
             cls.frames += frames
-        cls.path = os.path.join(os.environ.get("MESON_BUILD_ROOT", "/tmp"),
-                                "agrees_with_tshark.%d.pcap" % os.getpid())
-
-    @classmethod
-    def tearDownClass(cls):
-        if os.path.exists(cls.path):
-            os.unlink(cls.path)
 
     def compare(self, frames, origin, link):
         capture = packets.pcap(frames, link)
-        with open(self.path, "wb") as f:
+        with tempfile.NamedTemporaryFile(suffix=".pcap") as f:
             f.write(capture)
-        theirs, ours = tshark(self.path), self.uroce.packets(capture)
+            f.flush()
+            theirs = tshark(f.name)
+        ours = self.uroce.packets(capture)
         self.assertEqual(len(frames), len(theirs))
         self.assertEqual(len(frames), len(ours))
         for where, ours_one, theirs_one in zip(origin, ours, theirs):

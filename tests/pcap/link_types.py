@@ -8,6 +8,7 @@ What each vector must decode to is written in vectors.md, from which the rows
 below are taken.
 """
 import os
+import struct
 import sys
 import unittest
 
@@ -107,6 +108,28 @@ class LinkTypes(unittest.TestCase):
                 packet = self.uroce.packets(packets.pcap([packets.ethernet(network)]))[0]
                 self.assertEqual("GOOD", packet["icrc"]["verdict"])
                 self.assertEqual(7, packet["bth"]["psn"])
+
+    def test_headers_that_no_capture_has_are_read_and_shown(self):
+        key = struct.pack(">QII", 0x7f0000001000, 0x1234, 8)
+        cases = [
+            # XRC SEND ONLY, RC FLUSH and ATOMIC WRITE (IBA 1.5), UD with immediate
+            (0xa4, struct.pack(">I", 0x77) + b"data", "xrceth", {"srqn": 0x77}, "srq 0x000077"),
+            (0x1c, struct.pack(">I", 0x21) + key, "feth", {"placement_type": 1, "selectivity": 2},
+             "placement 1 selectivity 2"),
+            (0x1d, key + bytes(8), "reth",
+             {"va": "0x00007f0000001000", "rkey": 0x1234, "dma_len": 8}, "dmalen 8"),
+            (0x65, struct.pack(">III", 0x11, 0x22, 0x33), "deth", {"qkey": 0x11, "src_qpn": 0x22},
+             "from qp 0x000022 qkey 0x00000011 imm 0x00000033"),
+        ]
+        for opcode, rest, header, fields, text in cases:
+            with self.subTest(opcode=hex(opcode)):
+                body = packets.bth(opcode, 7) + rest
+                network = packets.ipv4_header(8 + len(body) + 4)
+                network += packets.udp_header(len(body) + 4) + body
+                frame = packets.ethernet(network + packets.icrc(network, 20))
+                packet = self.uroce.packets(packets.pcap([frame]), "--strict")[0]
+                self.assertEqual(fields, packet[header])
+                self.assertIn(text, self.uroce.text(packets.pcap([frame]), "-n"))
 
     def test_an_unknown_link_type_is_refused_by_name(self):
         done = self.uroce.run(packets.pcap([b"x"], link=105))
