@@ -28,7 +28,7 @@
 
 #define NS_PER_S 1000000000u
 
-#define STACK_SIZE (256u * 1024)
+#define STACK_SIZE ((size_t)256 * 1024)
 #define TIMERSLACK_NS 1000u
 
 /*

@@ -24,7 +24,7 @@
 
 #include "node/guarded_copy.h"
 
-#define PAGE 4096u
+#define PAGE ((size_t)4096)
 
 /* Never mapped: below what the kernel lets anybody map. */
 #define NOWHERE ((uint8_t *)(uintptr_t)PAGE)

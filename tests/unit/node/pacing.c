@@ -20,7 +20,7 @@ static uint64_t sent_in_a_second(uint64_t rate_bps)
     uint64_t sent = 0;
 
     pacing_init(&p, rate_bps);
-    for (uint64_t now = NS_PER_S; now < 2u * NS_PER_S; now += 20000) {
+    for (uint64_t now = NS_PER_S; now < UINT64_C(2) * NS_PER_S; now += 20000) {
         while (pacing_room(&p, &peer, 1, now) >= 4112) {
             pacing_charge(&p, &b, 4112, now);
             sent += 4112;

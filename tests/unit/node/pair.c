@@ -23,8 +23,10 @@ static const struct gid here = {{[10] = 0xff, [11] = 0xff, [12] = 127, [15] = 1}
 static int event_fd = -1;
 
 /* ThreadSanitizer's: by default it ends a child that starts threads after fork. */
+/* NOLINTNEXTLINE(bugprone-reserved-identifier) */
 __attribute__((visibility("default"))) const char *__tsan_default_options(void);
 
+/* NOLINTNEXTLINE(bugprone-reserved-identifier) */
 const char *__tsan_default_options(void)
 {
     return "die_after_fork=0";
