@@ -188,11 +188,22 @@ int srq_free(struct srq *srq)
     return 0;
 }
 
+/* An armed limit that is not met is told and disarmed; at once, so that no program waits in vain.
+ */
+static void tell_limit(struct srq *srq)
+{
+    if (srq->queue.posted_count >= srq->limit)
+        return;
+    srq->limit = 0;
+    event_raise(srq->pd->engine, &srq->events, ENGINE_EVENT_SRQ_LIMIT);
+}
+
 int srq_set_limit(struct srq *srq, uint32_t limit)
 {
     if (limit > srq->queue.wr_max)
         return -EINVAL;
     srq->limit = limit;
+    tell_limit(srq);
     return 0;
 }
 
@@ -226,10 +237,6 @@ struct recv_wqe *srq_take(struct srq *srq)
 {
     struct recv_wqe *wqe = recv_queue_take(&srq->queue);
 
-    /* An armed limit of 1 or more is never met by an empty queue: no wake-up is lost. */
-    if (srq->queue.posted_count < srq->limit) {
-        srq->limit = 0;
-        event_raise(srq->pd->engine, &srq->events, ENGINE_EVENT_SRQ_LIMIT);
-    }
+    tell_limit(srq);
     return wqe;
 }

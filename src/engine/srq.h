@@ -36,10 +36,16 @@ struct srq_attr {
 int srq_new(struct pd *pd, struct srq_attr *attr, void *context, struct srq **out);
 int srq_free(struct srq *srq); /* -EBUSY while a QP uses it */
 
-/* Arms the limit event: once, when fewer than limit requests are queued. -EINVAL above wr_max. */
+/*
+ * Arms the limit event: once, when fewer than limit requests are queued, which
+ * may be now; 0 disarms. -EINVAL above wr_max.
+ */
 int srq_set_limit(struct srq *srq, uint32_t limit);
 
-/* Changes the number of requests it holds. -EINVAL below what is queued or above SRQ_WR_MAX. */
+/*
+ * Changes the number of requests it holds. -EINVAL below what is queued or
+ * below the armed limit, or above SRQ_WR_MAX.
+ */
 int srq_resize(struct srq *srq, uint32_t wr_max);
 void srq_query(const struct srq *srq, struct srq_attr *out);
 void *srq_context(const struct srq *srq);

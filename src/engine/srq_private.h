@@ -70,10 +70,7 @@ struct srq {
     void *context;
 };
 
-/*
- * As recv_queue_take; raises ENGINE_EVENT_SRQ_LIMIT when fewer than the armed
- * limit are left, also when there was none to take.
- */
+/* As recv_queue_take; raises ENGINE_EVENT_SRQ_LIMIT when fewer than the armed limit are left. */
 struct recv_wqe *srq_take(struct srq *srq);
 
 #endif

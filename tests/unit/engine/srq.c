@@ -239,24 +239,29 @@ static void limit_event_comes_once_when_fewer_requests_are_left(void **state)
     assert_false(limit_event_came(f));
 }
 
-static void limit_armed_on_an_empty_queue_is_told_when_a_message_finds_nothing(void **state)
+static void limit_that_is_not_met_when_it_is_armed_is_told_at_once(void **state)
 {
     struct fixture *f = *state;
 
+    post_from_to(f, 0, 0);
     assert_int_equal(srq_set_limit(f->srq, 1), 0);
     assert_false(limit_event_came(f));
-    assert_null(srq_take(f->srq));
+    assert_int_equal(srq_set_limit(f->srq, 2), 0);
     assert_true(limit_event_came(f));
+    assert_int_equal(limit_of(f->srq), 0);
 }
 
 static void limit_above_the_size_is_refused(void **state)
 {
     struct fixture *f = *state;
 
+    post_from_to(f, 0, WR_MAX - 1);
     assert_int_equal(srq_set_limit(f->srq, WR_MAX + 1), -EINVAL);
+    assert_int_equal(srq_resize(f->srq, 2 * WR_MAX), 0);
     assert_int_equal(srq_set_limit(f->srq, WR_MAX), 0);
     assert_int_equal(srq_resize(f->srq, WR_MAX - 1), -EINVAL);
     assert_int_equal(srq_set_limit(f->srq, 0), 0);
+    take_and_release(f, 0, 1);
     assert_int_equal(srq_resize(f->srq, WR_MAX - 1), 0);
 }
 
@@ -337,7 +342,7 @@ int main(void)
         TEST(sizes_out_of_range_are_refused),
         TEST(limit_given_at_creation_is_not_armed),
         TEST(limit_event_comes_once_when_fewer_requests_are_left),
-        TEST(limit_armed_on_an_empty_queue_is_told_when_a_message_finds_nothing),
+        TEST(limit_that_is_not_met_when_it_is_armed_is_told_at_once),
         TEST(limit_above_the_size_is_refused),
         TEST(resize_under_traffic_moves_no_request),
         TEST(shrunk_queue_takes_no_more_than_its_new_size),
