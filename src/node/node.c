@@ -183,6 +183,7 @@ static void at_exit(void)
 {
     if (node.pid != getpid() || pthread_mutex_trylock(&node.lock) != 0)
         return;
+    report_counters(&node);
     node.thread_stop = true;
     node_release(&node);
     thread_stop(&node);

@@ -70,6 +70,11 @@ void progress_hand_out_events(struct node *n);
 /* As struct engine_config.datagram_room; context is the node. */
 uint32_t progress_datagram_room(void *context, const struct gid *dst, uint8_t slot, uint64_t now);
 
+/* --- report.c --- */
+
+/* Logs all counters that are not 0. The lock is held. */
+void report_counters(const struct node *n);
+
 /* --- thread.c --- */
 
 /* Returns 0 or a negative errno. */
