@@ -232,11 +232,19 @@ int group_take_qp1(struct group *g, struct slot_sockets *s)
 
 /* Making a group. */
 
-/* Says who has the port. -EAGAIN: this user, perhaps the end of an earlier group. */
+/*
+ * Says who has the port. -EAGAIN: perhaps the end of an earlier group, whose
+ * sockets are there a little longer than its name, or may be gone by now.
+ */
 static int port_taken(struct joining *j, const struct group *g)
 {
     unsigned uid = 0;
+    int err = -EAGAIN;
 
+    if (!j->taken_since_ms)
+        j->taken_since_ms = now_ms();
+    if (now_ms() - j->taken_since_ms > PORT_TIMEOUT_MS)
+        err = -EADDRINUSE;
     switch (port_holder_find(&uid)) {
     case PORT_HOLDER_KERNEL:
         return refuse(
@@ -244,20 +252,17 @@ static int port_taken(struct joining *j, const struct group *g)
             "UDP port 4791 is held by the kernel: unload rdma_rxe, or use another network "
             "namespace");
     case PORT_HOLDER_UNKNOWN:
-        return refuse(j->error, -EADDRINUSE,
-                      "UDP port 4791 is held by a program that /proc does not show");
+        return refuse(j->error, err, "UDP port 4791 is held by a program that /proc does not show");
     case PORT_HOLDER_USER:
         break;
     }
-    if (uid != g->uid)
-        return refuse(j->error, -EADDRINUSE,
-                      "UDP port 4791 is held by user %u: only processes of one user can share it",
-                      uid);
-    if (!j->taken_since_ms)
-        j->taken_since_ms = now_ms();
-    return refuse(j->error, now_ms() - j->taken_since_ms > PORT_TIMEOUT_MS ? -EADDRINUSE : -EAGAIN,
-                  "UDP port 4791 is held by another program of this user (see ss -ulpn 'sport = "
-                  "4791')");
+    if (uid == g->uid)
+        return refuse(
+            j->error, err,
+            "UDP port 4791 is held by another program of this user (see ss -ulpn 'sport = "
+            "4791')");
+    return refuse(j->error, -EADDRINUSE,
+                  "UDP port 4791 is held by user %u: only processes of one user can share it", uid);
 }
 
 /* The first two slots: QP1's, which shows that the port is free, and the first process's. */

@@ -12,6 +12,7 @@
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 #include <sys/wait.h>
@@ -83,13 +84,22 @@ static void kill_crowd(uint32_t count)
         member_kill(&crowd[i]);
 }
 
+static int end_crowd(void **state)
+{
+    (void)state;
+    for (uint32_t i = 0; i < sizeof(crowd) / sizeof(crowd[0]); i++) {
+        if (crowd[i].pid > 0)
+            member_kill(&crowd[i]);
+    }
+    return 0;
+}
+
 static void sixty_four_processes_at_once_all_get_a_slot(void **state)
 {
     (void)state;
     start_crowd(0, CROWD);
     expect_slots(CROWD);
     expect_delivery(&crowd[0], CROWD, 7);
-    kill_crowd(CROWD);
 }
 
 static void more_processes_than_the_first_slots_get_new_ones(void **state)
@@ -99,7 +109,6 @@ static void more_processes_than_the_first_slots_get_new_ones(void **state)
     start_crowd(SLOTS_AT_ONCE, 8);
     expect_slots(SLOTS_AT_ONCE + 8);
     expect_delivery(&crowd[SLOTS_AT_ONCE + 7], SLOTS_AT_ONCE + 8, 8);
-    kill_crowd(SLOTS_AT_ONCE + 8);
 }
 
 static void slots_of_killed_processes_go_to_the_next(void **state)
@@ -117,7 +126,6 @@ static void slots_of_killed_processes_go_to_the_next(void **state)
     assert_int_equal(crowd[1].slot + crowd[4].slot, freed[0] + freed[1]);
     expect_slots(6);
     expect_delivery(&crowd[0], 6, 9);
-    kill_crowd(6);
 }
 
 /* The creator is nothing special. */
@@ -130,7 +138,6 @@ static void the_group_outlives_its_creator(void **state)
     start_crowd(0, 1);
     expect_slots(3);
     expect_delivery(&crowd[0], 3, 10);
-    kill_crowd(3);
 }
 
 static void a_group_that_dies_never_mixes_with_the_next(void **state)
@@ -152,8 +159,10 @@ static void a_group_that_dies_never_mixes_with_the_next(void **state)
             if (crowd[i].err)
                 fail_msg("round %u: %s", round, crowd[i].sentence);
         }
-        for (uint32_t i = 0; i < 8; i++)
+        for (uint32_t i = 0; i < 8; i++) {
             crowd[i] = crowd[8 + i];
+            crowd[8 + i].pid = 0;
+        }
         expect_delivery(&crowd[round % 8], 8, (uint8_t)(100 + round));
         kill_crowd(8);
     }
@@ -174,7 +183,6 @@ static void a_closed_link_leaves_its_slot_clean(void **state)
     assert_int_equal(member_send(&crowd[0], &s), 0);
     member_await(&crowd[1], 1);
     assert_int_equal(crowd[1].seen[0].mark, 2);
-    kill_crowd(2);
 }
 
 static void a_forked_child_gets_a_slot_of_its_own(void **state)
@@ -183,7 +191,6 @@ static void a_forked_child_gets_a_slot_of_its_own(void **state)
     start_crowd(0, 2);
     assert_int_equal(member_fork(&crowd[1]), 3);
     expect_delivery(&crowd[0], 2, 3);
-    kill_crowd(2);
 }
 
 static void a_forked_child_does_not_keep_the_lease_of_a_killed_parent(void **state)
@@ -199,7 +206,6 @@ static void a_forked_child_does_not_keep_the_lease_of_a_killed_parent(void **sta
     assert_int_equal(crowd[1].slot, 2);
     expect_delivery(&crowd[0], 2, 4);
     kill(child, SIGKILL);
-    kill_crowd(2);
 }
 
 static void a_stopped_member_holds_nobody_up(void **state)
@@ -210,7 +216,6 @@ static void a_stopped_member_holds_nobody_up(void **state)
     start_crowd(2, 8);
     kill(crowd[0].pid, SIGCONT);
     expect_slots(10);
-    kill_crowd(10);
 }
 
 static void stopped_members_alone_are_named_after_a_while(void **state)
@@ -225,7 +230,6 @@ static void stopped_members_alone_are_named_after_a_while(void **state)
     assert_int_equal(crowd[1].err, -ETIMEDOUT);
     snprintf(pid, sizeof(pid), "%d", crowd[0].pid);
     assert_non_null(strstr(crowd[1].sentence, pid));
-    kill_crowd(2);
 }
 
 static void another_program_on_the_port_is_told(void **state)
@@ -247,13 +251,12 @@ static void another_user_on_the_port_is_told(void **state)
     (void)state;
     member_begin(&crowd[0], &plain, FOREIGN_UID);
     member_opened(&crowd[0]);
-    if (crowd[0].err)
+    if (crowd[0].err == -EPERM)
         skip(); /* No other user to become. */
     member_begin(&crowd[1], &plain, 0);
     member_opened(&crowd[1]);
     assert_int_equal(crowd[1].err, -EADDRINUSE);
     assert_non_null(strstr(crowd[1].sentence, "65534"));
-    kill_crowd(2);
 }
 
 /* Another user takes a name of ours. Returns its pid; -1 where there is no other user. */
@@ -274,7 +277,7 @@ static pid_t squat(uint32_t name, bool listening)
         if (setresuid(FOREIGN_UID, FOREIGN_UID, FOREIGN_UID) == 0 &&
             bind(fd, (struct sockaddr *)&address,
                  (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + (size_t)len)) == 0 &&
-            (!listening || listen(fd, 0) == 0))
+            (!listening || listen(fd, 0) == 0) && prctl(PR_SET_PDEATHSIG, SIGKILL) == 0)
             byte = 1;
         if (write(ready[1], &byte, 1) == 1 && byte)
             pause();
@@ -312,7 +315,6 @@ static void squatters_on_the_names_are_passed_over(void **state)
     start_crowd(4, 4);
     expect_slots(8);
     expect_delivery(&crowd[5], 8, 5);
-    kill_crowd(8);
 }
 
 static void squatters_on_all_names_are_told(void **state)
@@ -337,20 +339,21 @@ static void squatters_on_all_names_are_told(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(sixty_four_processes_at_once_all_get_a_slot),
-        cmocka_unit_test(more_processes_than_the_first_slots_get_new_ones),
-        cmocka_unit_test(slots_of_killed_processes_go_to_the_next),
-        cmocka_unit_test(the_group_outlives_its_creator),
-        cmocka_unit_test(a_group_that_dies_never_mixes_with_the_next),
-        cmocka_unit_test(a_closed_link_leaves_its_slot_clean),
-        cmocka_unit_test(a_forked_child_gets_a_slot_of_its_own),
-        cmocka_unit_test(a_forked_child_does_not_keep_the_lease_of_a_killed_parent),
-        cmocka_unit_test(a_stopped_member_holds_nobody_up),
-        cmocka_unit_test(stopped_members_alone_are_named_after_a_while),
-        cmocka_unit_test(another_program_on_the_port_is_told),
-        cmocka_unit_test(another_user_on_the_port_is_told),
-        cmocka_unit_test(squatters_on_the_names_are_passed_over),
-        cmocka_unit_test(squatters_on_all_names_are_told),
+        cmocka_unit_test_teardown(sixty_four_processes_at_once_all_get_a_slot, end_crowd),
+        cmocka_unit_test_teardown(more_processes_than_the_first_slots_get_new_ones, end_crowd),
+        cmocka_unit_test_teardown(slots_of_killed_processes_go_to_the_next, end_crowd),
+        cmocka_unit_test_teardown(the_group_outlives_its_creator, end_crowd),
+        cmocka_unit_test_teardown(a_group_that_dies_never_mixes_with_the_next, end_crowd),
+        cmocka_unit_test_teardown(a_closed_link_leaves_its_slot_clean, end_crowd),
+        cmocka_unit_test_teardown(a_forked_child_gets_a_slot_of_its_own, end_crowd),
+        cmocka_unit_test_teardown(a_forked_child_does_not_keep_the_lease_of_a_killed_parent,
+                                  end_crowd),
+        cmocka_unit_test_teardown(a_stopped_member_holds_nobody_up, end_crowd),
+        cmocka_unit_test_teardown(stopped_members_alone_are_named_after_a_while, end_crowd),
+        cmocka_unit_test_teardown(another_program_on_the_port_is_told, end_crowd),
+        cmocka_unit_test_teardown(another_user_on_the_port_is_told, end_crowd),
+        cmocka_unit_test_teardown(squatters_on_the_names_are_passed_over, end_crowd),
+        cmocka_unit_test_teardown(squatters_on_all_names_are_told, end_crowd),
     };
 
     namespace_make();

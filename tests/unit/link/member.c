@@ -148,6 +148,7 @@ static int do_fork_idle(void)
     pid_t pid = fork();
 
     if (pid == 0) {
+        alarm(PATIENCE_MS / 1000); /* If the test fails before it ends us. */
         pause();
         _exit(0);
     }
@@ -213,9 +214,10 @@ static void be_member(int control, const struct udp_config *config, unsigned uid
     struct report r = {.is_datagram = false};
 
     if (uid && setresuid(uid, uid, uid))
-        _exit(3);
+        r.number = -EPERM;
+    else
+        r.number = udp_link_open(config, &b.link, &r.slot, r.sentence);
     prctl(PR_SET_PDEATHSIG, SIGKILL);
-    r.number = udp_link_open(config, &b.link, &r.slot, r.sentence);
     if (r.number == 0) {
         struct udp *u = (struct udp *)(void *)b.link;
 
@@ -348,6 +350,7 @@ void member_close(struct member *m)
     assert_true(WIFEXITED(status));
     assert_int_equal(WEXITSTATUS(status), 0);
     close(m->control);
+    m->pid = 0;
 }
 
 void member_kill(struct member *m)
@@ -355,6 +358,7 @@ void member_kill(struct member *m)
     kill(m->pid, SIGKILL);
     waitpid(m->pid, NULL, 0);
     close(m->control);
+    m->pid = 0;
 }
 
 /* Surroundings. */
