@@ -102,6 +102,7 @@ static void on_event(struct host *h, const struct engine_event *event)
     EXPECT(event->type != ENGINE_EVENT_CQ_ERR, "host %u: a completion queue overflows", h->index);
     if (!ep)
         return;
+    ep->error_events |= 1u << event->type;
     if (event->type == ENGINE_EVENT_COMM_EST)
         ep->comm_est_count++;
     else if (event->type == ENGINE_EVENT_LAST_WQE)

@@ -97,6 +97,7 @@ struct endpoint {
     uint32_t released;       /* messages before this one gave their memory back */
     uint32_t comm_est_count; /* events */
     uint32_t last_wqe_count;
+    uint32_t error_events; /* bit n: enum engine_event_type n */
 };
 
 enum connection_state {
@@ -111,7 +112,9 @@ struct connection {
     uint64_t rest_until_ns;
     uint64_t born_ns;
     uint32_t lives;
-    bool refusal_done; /* this life had its bad request */
+    const struct refusal *refusal; /* the bad request of this life, or NULL */
+    struct endpoint *refused;      /* who posted it */
+    struct mr *refusal_mr;         /* a region made for it */
 };
 
 /* What a wr_id stands for. */
@@ -168,6 +171,9 @@ void connection_turn(struct connection *c);
 
 /* --- receiving.c --- */
 
+/* Posts one receive request to the QP's own queue; with a key that is not good if bad. */
+bool receiving_post(struct endpoint *ep, bool bad);
+
 void receiving_turn(struct endpoint *ep);
 void receiving_shared_turn(struct app *a, struct app_host *home);
 void receiving_completed(struct app *a, const struct work *w, const struct completion *wc);
@@ -191,10 +197,15 @@ void sending_post(struct endpoint *ep, struct draft *d);
 struct message *sending_message(struct endpoint *ep, enum wr_opcode opcode, uint32_t length);
 /* Memory for the message from the arena, filled. False when there is no room. */
 bool sending_take_memory(struct endpoint *ep, struct draft *d, uint32_t piece_count);
+/* The application writes the message to its memory. */
+void sending_write_message(const struct message *m);
 
 /* --- refusals.c --- */
 
 /* Posts one bad request. Returns false when it is not the time for it. */
 bool refusal_turn(struct endpoint *ep);
+
+/* The life of the connection is over: what the bad request should have led to is there. */
+void refusal_check(struct connection *c);
 
 #endif

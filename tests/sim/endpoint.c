@@ -137,6 +137,7 @@ static void aim(struct endpoint *ep, uint32_t pmtu)
     ep->unsignalled = 0;
     ep->last_wqe_count = 0;
     ep->comm_est_count = 0;
+    ep->error_events = 0;
 }
 
 void endpoint_connect(struct endpoint *a, struct endpoint *b)
@@ -162,7 +163,7 @@ void endpoint_connect(struct endpoint *a, struct endpoint *b)
     }
     c->state = CONNECTION_RUNS;
     c->born_ns = a->app->world.now;
-    c->refusal_done = false;
+    c->refusal = NULL;
     c->lives++;
 }
 
@@ -318,9 +319,11 @@ void connection_close(struct connection *c)
     }
 }
 
-/* Flushes are all in the completion queues by now. */
+/* Flushes are all in the completion queues by now; a reset would drop what is still there. */
 static bool is_quiet(const struct endpoint *ep)
 {
+    if (ep->receives != &ep->own && cq_queued(ep->recv_cq->cq) > 0)
+        return false;
     if (requests_only_silent(&ep->channel) && cq_queued(ep->send_cq->cq) == 0)
         return ep->own.open == 0;
     return requests_open(&ep->channel) == 0 && ep->own.open == 0;
@@ -351,6 +354,7 @@ void connection_turn(struct connection *c)
         return;
     bury(a);
     bury(b);
+    refusal_check(c);
     ladder_note(w->ladder, w->now, a->home->host->index, "%s begins anew", a->channel.name);
     endpoint_connect(a, b);
 }

@@ -54,7 +54,7 @@ static void fill(struct receive_wr *w, const struct arena *arena, const struct r
     w->wr = (struct recv_wr){.wr_id = r->wr_id, .sges = w->sges, .sge_count = r->piece_count};
 }
 
-static bool post_own(struct endpoint *ep)
+bool receiving_post(struct endpoint *ep, bool bad)
 {
     struct dice *d = &ep->app->dice;
     struct receive *r = draw(&ep->arena, ep->receive_len, ep->init.cap.recv_sge_max, d);
@@ -65,6 +65,10 @@ static bool post_own(struct endpoint *ep)
         return false;
     r->wr_id = app_work(ep->app, &(struct work){.ep = ep, .receive = r, .home = ep->home});
     fill(&w, &ep->arena, r, d);
+    for (uint32_t i = 0; bad && i < r->piece_count; i++)
+        w.sges[i].lkey ^= 0x5a;
+    if (bad)
+        r->errors_allowed = STATUS_BIT(STATUS_LOC_PROT_ERR);
     delivery_posted(&ep->own, r);
     error = qp_post_recv(ep->qp, &w.wr);
     EXPECT(error == 0, "%s: qp_post_recv returns %d", ep->channel.name, error);
@@ -81,7 +85,7 @@ void receiving_turn(struct endpoint *ep)
     if (qp_state(ep->qp) == QP_ERR)
         return;
     while (ep->own.open < ep->receive_depth && (prompt || dice_percent(d, 30))) {
-        if (!post_own(ep))
+        if (!receiving_post(ep, false))
             break;
     }
 }

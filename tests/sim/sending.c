@@ -132,8 +132,7 @@ bool sending_take_memory(struct endpoint *ep, struct draft *d, uint32_t piece_co
     return false;
 }
 
-/* The application writes its message. */
-static void write_message(const struct message *m)
+void sending_write_message(const struct message *m)
 {
     uint32_t done = 0;
     uint32_t i;
@@ -363,7 +362,7 @@ static bool draw_memory(struct endpoint *ep, struct draft *d, uint8_t **inlined)
         count = 2;
     if (sending_take_memory(ep, d, count)) {
         if (!opcode_is_answered(m->opcode))
-            write_message(m);
+            sending_write_message(m);
         return true;
     }
     if (ep->unsignalled == 0 || opcode_is_atomic(m->opcode))
