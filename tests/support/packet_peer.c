@@ -60,10 +60,18 @@ void peer_open(struct peer *p, struct endpoint_config config, uint32_t psn_start
     endpoint_connect(&p->ep, PEER_QPN);
 }
 
-void peer_close(struct peer *p)
+void peer_forgets(struct peer *p)
 {
     for (uint32_t i = 0; i < p->sent_tail; i++)
         free(p->sent[i].bytes);
+    p->sent_head = 0;
+    p->sent_tail = 0;
+    p->ladder_len = 0;
+}
+
+void peer_close(struct peer *p)
+{
+    peer_forgets(p);
     free(p->ladder);
     endpoint_close(&p->ep);
 }

@@ -74,6 +74,8 @@ size_t peer_writes(struct peer *p, struct script s, uint8_t *out);
 
 /* Collects what the endpoint sends by itself. */
 void peer_listens(struct peer *p);
+/* Drops what was collected and the ladder. */
+void peer_forgets(struct peer *p);
 /* Lets time pass, timer by timer, and collects. */
 void time_passes(struct peer *p, uint64_t ns);
 
