@@ -44,11 +44,12 @@ def is_root():
 
 
 def drop_words():
-    """Command words that make root an ordinary user; none for others."""
-    if not is_root():
-        return ()
-    return ("setpriv", "--reuid", str(NOBODY), "--regid", str(NOBODY), "--clear-groups",
-            "--inh-caps", "-all", "--bounding-set", "-all", "--")
+    """Command words in front of a program: it dies with us, and root becomes an ordinary user."""
+    words = ["setpriv", "--pdeathsig", "KILL"]
+    if is_root():
+        words += ["--reuid", str(NOBODY), "--regid", str(NOBODY), "--clear-groups",
+                  "--inh-caps", "-all", "--bounding-set", "-all"]
+    return (*words, "--")
 
 
 class Namespaces:

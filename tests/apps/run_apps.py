@@ -12,6 +12,7 @@ import pathlib
 import re
 import shlex
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -151,6 +152,8 @@ def main():
                 print("%s/%s" % (place, case.name))
         return 0
     drop = places.drop_words()
+    # Told to stop (meson's time limit), stop what was started too.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit("run_apps: told to stop"))
     os.environ.pop("LD_LIBRARY_PATH", None)
     with tempfile.TemporaryDirectory(prefix="uroce-apps-") as scratch:
         runner = programs.Runner(stage(pathlib.Path(arguments.build).resolve(), drop, scratch), drop)
