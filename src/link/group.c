@@ -38,7 +38,7 @@ enum { WELCOME_LISTENER, WELCOME_MEMORY, WELCOME_PARKING_IN, WELCOME_PARKING_OUT
 
 /* What one process knows while it joins. */
 struct joining {
-    bool choose_by_byte;
+    bool by_slot;
     uint64_t deadline_ms;
     uint64_t stuck_since_ms[GROUP_NAMES]; /* name taken but nobody listens; 0: not so */
     uint64_t taken_since_ms; /* port taken by this user, but not by a group; 0: not so */
@@ -65,7 +65,13 @@ static uint64_t now_ms(void)
 
 static void group_reset(struct group *g)
 {
-    *g = (struct group){.listener = -1, .memory = -1, .parking = {-1, -1}, .uid = geteuid()};
+    *g = (struct group){
+        .listener = -1,
+        .memory = -1,
+        .parking = {-1, -1},
+        .own = {{-1, -1}},
+        .uid = geteuid(),
+    };
 }
 
 void group_leave(struct group *g)
@@ -75,6 +81,7 @@ void group_leave(struct group *g)
     if (g->listener >= 0)
         close(g->listener);
     parking_close(&g->parking);
+    slot_sockets_close(&g->own);
     if (g->memory >= 0)
         close(g->memory);
     group_reset(g);
@@ -132,9 +139,9 @@ bool group_slot_held(const struct group *g, uint8_t slot)
     return fcntl(g->memory, F_GETLK, &lock) == 0 && lock.l_type != F_UNLCK;
 }
 
-static bool has_family(const struct group *g, enum family f)
+static bool has(uint32_t families, enum family f)
 {
-    return g->shared->families >> f & 1;
+    return families >> f & 1;
 }
 
 static int add_slot(struct group *g, uint32_t slot)
@@ -143,10 +150,10 @@ static int add_slot(struct group *g, uint32_t slot)
     int err = 0;
 
     for (enum family f = 0; f < FAMILY_COUNT && !err; f++) {
-        if (has_family(g, f))
+        if (has(g->shared->by_slot, f)) {
             s.fd[f] = slot_socket_make(f);
-        if (has_family(g, f) && s.fd[f] < 0)
-            err = s.fd[f];
+            err = s.fd[f] < 0 ? s.fd[f] : 0;
+        }
     }
     if (!err)
         err = parking_put(&g->parking, slot, &s);
@@ -187,7 +194,7 @@ static int grow(struct group *g, uint32_t slot)
     return err;
 }
 
-static int take_slot(struct group *g, uint32_t slot, struct slot_sockets *s)
+static int take_parked(struct group *g, uint32_t slot, struct slot_sockets *s)
 {
     int err = parking_take(&g->parking, slot, s);
 
@@ -196,6 +203,34 @@ static int take_slot(struct group *g, uint32_t slot, struct slot_sockets *s)
         if (!err)
             err = parking_take(&g->parking, slot, s);
     }
+    return err;
+}
+
+/* Sockets that only this process has, of the families whose sockets are not parked. */
+static int make_own(struct group *g, struct slot_sockets *s)
+{
+    for (enum family f = 0; f < FAMILY_COUNT; f++) {
+        if (!has(g->shared->families & ~g->shared->by_slot, f))
+            continue;
+        s->fd[f] = g->own.fd[f] >= 0 ? g->own.fd[f] : slot_socket_make(f);
+        g->own.fd[f] = -1;
+        if (s->fd[f] < 0)
+            return s->fd[f];
+    }
+    return 0;
+}
+
+static int take_slot(struct group *g, uint32_t slot, struct slot_sockets *s)
+{
+    int err = 0;
+
+    *s = (struct slot_sockets){{-1, -1}};
+    if (g->shared->by_slot)
+        err = take_parked(g, slot, s);
+    if (!err)
+        err = make_own(g, s);
+    if (err)
+        slot_sockets_close(s);
     return err;
 }
 
@@ -227,7 +262,8 @@ int group_lease(struct group *g, uint8_t *slot, struct slot_sockets *s, char *er
 
 int group_take_qp1(struct group *g, struct slot_sockets *s)
 {
-    return parking_take(&g->parking, SLOT_QP1, s);
+    *s = (struct slot_sockets){{-1, -1}};
+    return g->shared->by_slot ? parking_take(&g->parking, SLOT_QP1, s) : 0;
 }
 
 /* Making a group. */
@@ -265,29 +301,44 @@ static int port_taken(struct joining *j, const struct group *g)
                   "UDP port 4791 is held by user %u: only processes of one user can share it", uid);
 }
 
+/* Claims the port for one family; fds are for slots 0 and 1. */
+static int claim_family(struct joining *j, struct group *g, enum family f, int fds[2])
+{
+    bool by_slot = j->by_slot;
+    int err = slot_socket_claim(f, &by_slot, fds);
+
+    if (err == -EAFNOSUPPORT || err == -EADDRNOTAVAIL)
+        return 0;
+    if (err == -EADDRINUSE)
+        return port_taken(j, g);
+    if (err)
+        return refuse(j->error, err, "UDP port 4791: %s", strerror(-err));
+    g->shared->families |= 1u << f;
+    if (by_slot) {
+        g->shared->by_slot |= 1u << f;
+        return 0;
+    }
+    close(fds[0]);
+    g->own.fd[f] = fds[1];
+    fds[0] = -1;
+    fds[1] = -1;
+    return 0;
+}
+
 /* The first two slots: QP1's, which shows that the port is free, and the first process's. */
 static int claim_port(struct joining *j, struct group *g)
 {
     int fds[FAMILY_COUNT][2] = {{-1, -1}, {-1, -1}};
     int err = 0;
 
-    for (enum family f = 0; f < FAMILY_COUNT && !err; f++) {
-        err = slot_socket_claim(f, j->choose_by_byte, fds[f]);
-        if (!err)
-            g->shared->families |= 1u << f;
-        else if (err == -EAFNOSUPPORT || err == -EADDRNOTAVAIL)
-            err = 0;
-        else if (err == -EADDRINUSE)
-            err = port_taken(j, g);
-        else
-            refuse(j->error, err, "UDP port 4791: %s", strerror(-err));
-    }
+    for (enum family f = 0; f < FAMILY_COUNT && !err; f++)
+        err = claim_family(j, g, f, fds[f]);
     if (!err && !g->shared->families)
         err = refuse(j->error, -EAFNOSUPPORT, "this kernel has neither IPv4 nor IPv6");
     for (uint32_t slot = 0; slot < 2; slot++) {
         struct slot_sockets s = {.fd = {fds[FAMILY_IPV4][slot], fds[FAMILY_IPV6][slot]}};
 
-        if (!err) {
+        if (!err && g->shared->by_slot) {
             err = parking_put(&g->parking, slot, &s);
             if (err)
                 refuse(j->error, err, "sockets put aside: %s", strerror(-err));
@@ -309,7 +360,8 @@ static int make_group(struct joining *j, struct group *g)
     err = claim_port(j, g);
     if (err)
         return err;
-    err = add_slots(g, SLOT_FIRST);
+    if (g->shared->by_slot)
+        err = add_slots(g, SLOT_FIRST);
     if (err)
         return refuse(j->error, err, "sockets on UDP port 4791: %s", strerror(-err));
     if (listen(g->listener, LISTEN_BACKLOG))
@@ -518,10 +570,10 @@ static int join_once(struct joining *j, struct group *g)
                   GROUP_NAMES - 1);
 }
 
-int group_join(struct group *g, bool choose_by_byte, char *error)
+int group_join(struct group *g, bool by_slot, char *error)
 {
     struct joining j = {
-        .choose_by_byte = choose_by_byte,
+        .by_slot = by_slot,
         .deadline_ms = now_ms() + JOIN_TIMEOUT_MS,
         .err = -ETIMEDOUT,
         .error = error,

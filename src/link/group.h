@@ -7,6 +7,10 @@
  * all. A slot is leased by a POSIX lock, which the kernel frees however its
  * process ends.
  *
+ * Where the kernel cannot choose the socket by slot, nothing is parked: each
+ * process binds sockets of its own, any of them may get any datagram, and it hands
+ * what is not its own to the owner (inbox.h).
+ *
  *   abstract name --> listener (shared by all) --> newcomer receives
  *                        listener, memory, parking in, parking out
  *
@@ -28,16 +32,18 @@ struct group {
     int memory;
     struct parking parking;
     struct shared *shared;
+    struct slot_sockets
+        own; /* of the creator, where the kernel does not choose by slot; until leased */
     unsigned uid;
 };
 
 /*
- * Joins this user's group or makes it (choose_by_byte: see slot_socket.h).
+ * Joins this user's group or makes it (by_slot: let the kernel choose sockets by slot).
  * Waits for other processes at most JOIN_TIMEOUT_MS. Returns 0, or a negative errno with a
  * sentence in error: -EADDRINUSE someone else holds the port or all names, -ETIMEDOUT the
  * members do not answer.
  */
-int group_join(struct group *g, bool choose_by_byte, char *error);
+int group_join(struct group *g, bool by_slot, char *error);
 
 /* Answers newcomers that wait. */
 void group_serve(struct group *g);
@@ -48,7 +54,7 @@ void group_serve(struct group *g);
  */
 int group_lease(struct group *g, uint8_t *slot, struct slot_sockets *s, char *error);
 
-/* The sockets of QP1, which belong to all members; the caller's to close. */
+/* The sockets of QP1, which belong to all members, if there are any; the caller's to close. */
 int group_take_qp1(struct group *g, struct slot_sockets *s);
 
 /* True when another process holds the lease of this slot. */

@@ -29,7 +29,9 @@ struct shared_slot {
 };
 
 struct shared {
-    uint32_t families; /* bit per enum family whose sockets exist; written by the creator only */
+    /* Bits per enum family, written by the creator only. */
+    uint32_t families; /* those that this kernel has */
+    uint32_t by_slot;  /* those whose sockets the kernel chooses by slot: they are parked */
     struct shared_slot slots[SLOT_COUNT];
 };
 

@@ -94,8 +94,8 @@ int slot_socket_make(enum family f)
     return make(f, false);
 }
 
-/* A failure leaves the kernel's choice by hash, and every member hands strays to their owner. */
-static void attach_program(int fd)
+/* True if the kernel takes the program. */
+static bool attach_program(int fd)
 {
     struct sock_filter code[] = {
         {.code = BPF_LD | BPF_B | BPF_ABS, .k = BTH_QPN_HIGH_OFFSET},
@@ -103,7 +103,7 @@ static void attach_program(int fd)
     };
     struct sock_fprog program = {.len = 2, .filter = code};
 
-    setsockopt(fd, SOL_SOCKET, SO_ATTACH_REUSEPORT_CBPF, &program, sizeof(program));
+    return setsockopt(fd, SOL_SOCKET, SO_ATTACH_REUSEPORT_CBPF, &program, sizeof(program)) == 0;
 }
 
 /*
@@ -111,7 +111,7 @@ static void attach_program(int fd)
  * is free, and only then allows others beside it. A kernel that looks at
  * SO_REUSEPORT at bind time only refuses the second: then both are made plainly.
  */
-int slot_socket_claim(enum family f, bool choose_by_byte, int fds[2])
+int slot_socket_claim(enum family f, bool *by_slot, int fds[2])
 {
     int first = make(f, true);
     int second;
@@ -132,8 +132,7 @@ int slot_socket_claim(enum family f, bool choose_by_byte, int fds[2])
         close(first);
         return second;
     }
-    if (choose_by_byte)
-        attach_program(second);
+    *by_slot = *by_slot && attach_program(second);
     fds[0] = first;
     fds[1] = second;
     return 0;

@@ -38,9 +38,10 @@ int slot_socket_make(enum family f);
 /*
  * Makes the first two sockets of a group, and makes sure that they are the
  * first: -EADDRINUSE when anything has the port. -EAFNOSUPPORT when the kernel
- * lacks the family. choose_by_byte: with the program of above.
+ * lacks the family. by_slot, in: whether the program of above shall choose the
+ * socket; out: whether it does. Else the kernel takes any by a hash of the addresses.
  */
-int slot_socket_claim(enum family f, bool choose_by_byte, int fds[2]);
+int slot_socket_claim(enum family f, bool *by_slot, int fds[2]);
 
 /* How a process wants a socket that it adopts. */
 struct adoption {

@@ -463,37 +463,42 @@ static bool means_no_gso(int err)
     return err == -EINVAL || err == -EIO || err == -EOPNOTSUPP;
 }
 
+/* A batch has begun to leave one by one; refused: because UDP_SEGMENT failed so, or 0. */
+static void note_single(struct sending *x, int refused)
+{
+    x->u->link.counters.gso_refused++;
+    if (!refused)
+        return;
+    x->peer->gso_refused = true;
+    if (peer_hint_due(x->peer, PEER_HINT_GSO))
+        log_info("UDP_SEGMENT refused (%s), datagrams leave one by one", strerror(-refused));
+}
+
 /*
  * Sends on from datagram number *first. Returns 0 when all have left, or the
- * negative errno of the one at *first.
+ * negative errno of the one at *first. What leaves alone, but not in a batch,
+ * shows that batches are the matter and not the way there.
  */
 static int send_from(struct sending *x, uint32_t *first)
 {
-    bool at_once = x->batch->count > 1 && *first == 0 && !x->u->config.no_gso;
+    bool is_batch = x->batch->count > 1 && *first == 0;
     int refused = 0;
 
-    if (at_once && !x->peer->gso_refused) {
+    if (is_batch && !x->u->config.no_gso && !x->peer->gso_refused) {
         int sent = send_at_once(x);
 
         if (sent >= 0 || !means_no_gso(sent))
             return sent < 0 ? sent : 0;
         refused = sent;
     }
-    if (x->batch->count > 1 && *first == 0)
-        x->u->link.counters.gso_refused++;
     while (*first < x->batch->count) {
         int sent = send_singly(x, *first);
 
         if (sent < 0)
             return sent;
+        if (is_batch && *first == 0)
+            note_single(x, refused);
         *first += (uint32_t)sent;
-        /* What leaves alone but not in a batch shows that batches are the matter. */
-        if (refused) {
-            x->peer->gso_refused = true;
-            if (peer_hint_due(x->peer, PEER_HINT_GSO))
-                log_info("UDP_SEGMENT refused (%s), datagrams leave one by one",
-                         strerror(-refused));
-        }
     }
     return 0;
 }

@@ -397,6 +397,15 @@ void namespace_make(void)
     close(fd);
 }
 
+void namespace_set_mtu(int mtu)
+{
+    struct ifreq lo = {.ifr_name = "lo", .ifr_mtu = mtu};
+    int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+
+    assert_int_equal(ioctl(fd, SIOCSIFMTU, &lo), 0);
+    close(fd);
+}
+
 struct gid gid_ipv4(uint32_t address)
 {
     return (struct gid){.bytes = {[10] = 0xff,

@@ -56,6 +56,9 @@ struct shipment {
  * that is forbidden. */
 void namespace_make(void);
 
+/* The MTU of its lo. */
+void namespace_set_mtu(int mtu);
+
 /* Starts a process, as user uid (0: whoever we are); wait for it with member_opened. */
 void member_begin(struct member *m, const struct udp_config *config, unsigned uid);
 void member_opened(struct member *m);

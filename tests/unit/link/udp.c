@@ -1,0 +1,531 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * Datagrams between processes over lo, with every feature of the kernel and
+ * without, and what strangers send.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include <errno.h>
+#include <netinet/in.h>
+#include <netinet/udp.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/bytes.h"
+#include "link/limits.h"
+#include "member.h"
+#include "wire/icrc.h"
+#include "wire/packet.h"
+
+#define MEMBERS 4
+#define FOREIGN_UID 65534u
+
+static struct member member[MEMBERS];
+static const struct udp_config plain;
+
+static void start(uint32_t count, const struct udp_config *config)
+{
+    for (uint32_t i = 0; i < count; i++)
+        member_start(&member[i], config);
+}
+
+static int end_members(void **state)
+{
+    (void)state;
+    for (uint32_t i = 0; i < MEMBERS; i++) {
+        if (member[i].pid > 0)
+            member_kill(&member[i]);
+    }
+    return 0;
+}
+
+/* Everyone sends a batch to everyone, itself included; each gets what is its own, and nothing is
+ * lost. */
+static void expect_all_to_all(const struct udp_config *config, struct path path)
+{
+    struct shipment s = {.path = path, .src_port = 0xc001, .count = 9, .len = 1040, .last_len = 20};
+    struct link_counters c;
+    uint64_t strays = 0;
+    uint64_t handed = 0;
+
+    for (uint32_t from = 0; from < MEMBERS; from++) {
+        for (uint32_t to = 0; to < MEMBERS; to++) {
+            uint32_t before = member[to].seen_count;
+
+            s.slot = member[to].slot;
+            s.mark = (uint8_t)(16 * from + to);
+            assert_int_equal(member_send(&member[from], &s), 0);
+            member_await(&member[to], before + s.count);
+            for (uint32_t i = 0; i < s.count; i++) {
+                const struct seen *seen = &member[to].seen[before + i];
+
+                assert_int_equal(seen->slot, s.slot);
+                assert_int_equal(seen->mark, s.mark);
+                assert_int_equal(seen->len, i + 1 < s.count ? s.len : s.last_len);
+                assert_in_range(seen->src_port, 0xc000, 0xffff);
+                assert_true(gid_equal(&seen->src, &path.src));
+                assert_true(gid_equal(&seen->dst, &path.dst));
+            }
+        }
+    }
+    for (uint32_t i = 0; i < MEMBERS; i++) {
+        c = member_counters(&member[i]);
+        assert_int_equal(c.icrc_error, 0);
+        assert_int_equal(c.icrc_id_jump, 0);
+        assert_int_equal(c.stray_dropped, 0);
+        assert_int_equal(c.hand_over_full, 0);
+        assert_int_equal(c.sent_datagrams % (MEMBERS * s.count), 0);
+        assert_int_equal(c.gso_refused > 0, config->no_gso);
+        strays += c.wrong_slot_segments;
+        handed += c.handed_over;
+    }
+    assert_int_equal(strays, handed);
+    assert_int_equal(strays > 0, config->no_bpf);
+}
+
+static void datagrams_arrive_whatever_the_kernel_can_do(void **state)
+{
+    static const struct udp_config configs[] = {
+        {.no_gso = false},
+        {.no_gso = true},
+        {.no_gro = true},
+        {.no_bpf = true},
+        {.no_gso = true, .no_gro = true, .no_bpf = true},
+        {.send_sockets = 1},
+        {.send_sockets = 64},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof(configs) / sizeof(configs[0]); i++) {
+        start(MEMBERS, &configs[i]);
+        expect_all_to_all(&configs[i], path_loopback4());
+        expect_all_to_all(&configs[i], path_loopback6());
+        end_members(NULL);
+    }
+}
+
+static void a_full_batch_arrives(void **state)
+{
+    struct shipment s = {.path = path_loopback4(), .mark = 5, .count = 15, .len = 4124};
+
+    (void)state;
+    start(2, &plain);
+    s.slot = member[1].slot;
+    assert_int_equal(member_send(&member[0], &s), 0);
+    member_await(&member[1], 15);
+    s.path = path_loopback6();
+    s.count = 64;
+    s.len = 1000;
+    assert_int_equal(member_send(&member[0], &s), 0);
+    member_await(&member[1], 79);
+    assert_int_equal(member_counters(&member[0]).sent_calls, 2);
+    assert_int_equal(member_counters(&member[1]).icrc_error, 0);
+}
+
+static void traffic_class_and_hop_limit_travel(void **state)
+{
+    struct path paths[] = {path_loopback4(), path_loopback6()};
+
+    (void)state;
+    start(2, &plain);
+    for (uint32_t i = 0; i < 2; i++) {
+        struct shipment s = {.path = paths[i], .slot = member[1].slot, .count = 2, .len = 64};
+
+        s.path.traffic_class = 0x6a;
+        s.path.hop_limit = 33;
+        assert_int_equal(member_send(&member[0], &s), 0);
+        member_await(&member[1], 2 * i + 2);
+        assert_int_equal(member[1].seen[2 * i].traffic_class, 0x6a);
+        assert_int_equal(member[1].seen[2 * i].hop_limit, 33);
+        assert_int_equal(member[1].seen[2 * i + 1].traffic_class, 0x6a);
+    }
+}
+
+static void a_source_port_is_stable_and_separates_slots(void **state)
+{
+    struct shipment s = {.path = path_loopback4(), .src_port = 0xc123, .count = 1, .len = 64};
+
+    (void)state;
+    start(3, &plain);
+    for (uint32_t i = 0; i < 4; i++) {
+        s.slot = member[1 + i % 2].slot;
+        assert_int_equal(member_send(&member[0], &s), 0);
+        member_await(&member[1 + i % 2], i / 2 + 1);
+    }
+    assert_int_equal(member[1].seen[0].src_port, member[1].seen[1].src_port);
+    assert_int_equal(member[2].seen[0].src_port, member[2].seen[1].src_port);
+    assert_int_not_equal(member[1].seen[0].src_port, member[2].seen[0].src_port);
+}
+
+/* Strangers. */
+
+static void write_icrc(uint8_t *bytes, uint32_t len, uint16_t port, uint16_t id)
+{
+    struct path path = path_loopback4();
+    struct icrc_flow flow;
+
+    icrc_flow_init(&flow, &path.src, &path.dst);
+    store_le32(bytes + len - ICRC_LEN, icrc_compute(&flow, port, id, bytes, len - ICRC_LEN));
+}
+
+static void throw(int fd, const uint8_t *bytes, size_t len)
+{
+    struct sockaddr_in to = {
+        .sin_family = AF_INET,
+        .sin_port = htons(ROCE_UDP_PORT),
+        .sin_addr.s_addr = htonl(INADDR_LOOPBACK),
+    };
+
+    assert_int_equal(sendto(fd, bytes, len, 0, (struct sockaddr *)&to, sizeof(to)), len);
+}
+
+/* A good datagram behind what was thrown: when it has come, all before it has been dealt with. */
+static void fence(struct member *m, int fd, uint16_t port)
+{
+    uint8_t bytes[64];
+
+    fill_datagram(bytes, sizeof(bytes), m->slot, 0xfe);
+    write_icrc(bytes, sizeof(bytes), port, 0);
+    throw(fd, bytes, sizeof(bytes));
+    member_await(m, m->seen_count + 1);
+    assert_int_equal(m->seen[m->seen_count - 1].mark, 0xfe);
+}
+
+/* What goes to slot 0 comes by another socket, so the fence does not cover it. */
+static struct link_counters await_received(struct member *m, uint64_t count)
+{
+    struct link_counters c = member_counters(m);
+
+    for (uint32_t i = 0; i < 10000 && c.rcv_datagrams < count; i++) {
+        usleep(1000);
+        c = member_counters(m);
+    }
+    return c;
+}
+
+static void bad_datagrams_are_counted_and_dropped(void **state)
+{
+    uint8_t bytes[8192] = {0};
+    struct link_counters c;
+    uint16_t port;
+    int fd = plain_socket(AF_INET, &port);
+
+    (void)state;
+    start(1, &plain);
+    /* Every length up to the shortest possible; without byte 5 they go to slot 0, which we read as
+     * well. */
+    for (size_t len = 0; len <= BTH_LEN + ICRC_LEN; len++) {
+        bytes[5] = member[0].slot;
+        throw(fd, bytes, len);
+    }
+    fill_datagram(bytes, 100, member[0].slot, 1);
+    write_icrc(bytes, 100, port, 0);
+    bytes[50] ^= 1;
+    throw(fd, bytes, 100);
+    fill_datagram(bytes, 5000, member[0].slot, 1);
+    throw(fd, bytes, 5000); /* no RoCE packet is so long */
+    fence(&member[0], fd, port);
+    c = await_received(&member[0], 20);
+    assert_int_equal(c.rcv_datagrams, 20);
+    assert_int_equal(c.too_short, BTH_LEN + ICRC_LEN);
+    assert_int_equal(c.icrc_error, 3);
+    assert_int_equal(member[0].seen_count, 1);
+    close(fd);
+}
+
+/* UDP_GRO on the way may merge what one sender sent to several processes. */
+static void a_merged_datagram_is_taken_apart(void **state)
+{
+    enum { COUNT = 15, LEN = 1040 };
+    static uint8_t bytes[COUNT * LEN];
+    int size = LEN;
+    uint16_t port;
+    int fd = plain_socket(AF_INET, &port);
+    uint8_t slots[5];
+    uint32_t qp1_count = 0;
+    uint64_t strays = 0;
+
+    (void)state;
+    start(3, &plain);
+    slots[0] = SLOT_QP1;
+    slots[1] = member[1].slot;
+    slots[2] = member[2].slot;
+    slots[3] = member[2].slot;
+    slots[4] = 77; /* nobody's */
+    for (uint32_t i = 0; i < COUNT; i++) {
+        fill_datagram(bytes + i * LEN, LEN, slots[i % 5], (uint8_t)i);
+        write_icrc(bytes + i * LEN, LEN, port, (uint16_t)i);
+    }
+    assert_int_equal(setsockopt(fd, IPPROTO_UDP, UDP_SEGMENT, &size, sizeof(size)), 0);
+    throw(fd, bytes, sizeof(bytes));
+    member_await(&member[1], 3);
+    member_await(&member[2], 6);
+    for (uint32_t i = 0; i < 3; i++) {
+        struct link_counters c = member_counters(&member[i]);
+
+        strays += c.stray_dropped;
+        assert_int_equal(c.icrc_error, 0);
+        for (uint32_t k = 0; k < member[i].seen_count; k++) {
+            const struct seen *seen = &member[i].seen[k];
+
+            assert_int_equal(seen->slot, slots[seen->mark % 5]);
+            qp1_count += seen->slot == SLOT_QP1;
+            assert_true(seen->slot == SLOT_QP1 || seen->slot == member[i].slot);
+        }
+    }
+    assert_int_equal(qp1_count, 3);
+    assert_int_equal(strays, 3);
+    close(fd);
+}
+
+static void identifications_are_learned(void **state)
+{
+    static const struct {
+        uint16_t id;
+        uint64_t jumps;
+    } steps[] = {{0, 0},   {127, 0}, {128, 0}, {130, 0}, {500, 1},
+                 {564, 1}, {629, 2}, {100, 2}, {629, 3}};
+    struct link_counters c;
+    uint8_t bytes[64];
+    uint16_t port;
+    int fd = plain_socket(AF_INET, &port);
+
+    (void)state;
+    start(1, &plain);
+    for (uint32_t i = 0; i < sizeof(steps) / sizeof(steps[0]); i++) {
+        fill_datagram(bytes, sizeof(bytes), member[0].slot, 1);
+        write_icrc(bytes, sizeof(bytes), port, steps[i].id);
+        throw(fd, bytes, sizeof(bytes));
+        member_await(&member[0], i + 1);
+        c = member_counters(&member[0]);
+        assert_int_equal(c.icrc_id_jump, steps[i].jumps);
+    }
+    close(fd);
+}
+
+static void the_strict_setting_drops_the_first_of_a_jump(void **state)
+{
+    static const struct udp_config strict = {.icrc_strict = true};
+    uint8_t bytes[64];
+    uint16_t port;
+    int fd = plain_socket(AF_INET, &port);
+
+    (void)state;
+    start(1, &strict);
+    for (uint16_t id = 5000; id < 5003; id++) {
+        fill_datagram(bytes, sizeof(bytes), member[0].slot, (uint8_t)(id - 5000));
+        write_icrc(bytes, sizeof(bytes), port, id);
+        throw(fd, bytes, sizeof(bytes));
+    }
+    member_await(&member[0], 2);
+    assert_int_equal(member[0].seen[0].mark, 1);
+    assert_int_equal(member[0].seen[1].mark, 2);
+    assert_int_equal(member_counters(&member[0]).icrc_id_jump, 1);
+    close(fd);
+}
+
+/* What cannot be sent is lost as on the wire, and counted. */
+static void what_cannot_be_sent_is_counted(void **state)
+{
+    struct shipment s = {.path = path_loopback4(), .count = 3, .len = 64};
+    struct link_counters c;
+
+    (void)state;
+    start(1, &plain);
+    s.slot = member[0].slot;
+    s.path.src = gid_ipv4(0xc6336401); /* 198.51.100.1, not ours */
+    assert_int_equal(member_send(&member[0], &s), 0);
+    s.path.src = gid_ipv4(0x7f000001);
+    s.path.dst = gid_ipv4(0xc6336402); /* there is no route */
+    assert_int_equal(member_send(&member[0], &s), 0);
+    c = member_counters(&member[0]);
+    assert_int_equal(c.send_unreachable, 2);
+    assert_int_equal(c.gso_refused, 0);
+    assert_int_equal(c.sent_datagrams, 0);
+    s.path = path_loopback4();
+    assert_int_equal(member_send(&member[0], &s), 0);
+    member_await(&member[0], 3);
+    assert_int_equal(member_counters(&member[0]).sent_calls, 1); /* still at once */
+}
+
+static void datagrams_larger_than_the_mtu_are_counted(void **state)
+{
+    struct shipment s = {.path = path_loopback4(), .count = 2, .len = 2000};
+
+    (void)state;
+    start(1, &plain);
+    s.slot = member[0].slot;
+    namespace_set_mtu(1500);
+    assert_int_equal(member_send(&member[0], &s), 0);
+    s.count = 1;
+    assert_int_equal(member_send(&member[0], &s), 0);
+    s.len = 1400;
+    assert_int_equal(member_send(&member[0], &s), 0);
+    namespace_set_mtu(65536);
+    member_await(&member[0], 1);
+    assert_int_equal(member_counters(&member[0]).send_too_big, 2);
+}
+
+/* Room at a receiver that does not read. */
+
+static void a_sender_that_heeds_the_room_loses_nothing(void **state)
+{
+    static const struct udp_config usual = {.receive_buffer = 212992};
+    static const struct {
+        uint32_t count;
+        uint32_t len;
+    } shapes[] = {{1, 20}, {1, 1040}, {1, 4112}, {8, 4112}, {15, 4124}, {16, 1040}, {64, 20}};
+    struct path path = path_loopback4();
+    uint32_t sent = 0;
+
+    (void)state;
+    start(2, &usual);
+    for (size_t i = 0; i < sizeof(shapes) / sizeof(shapes[0]); i++) {
+        struct shipment s = {
+            .path = path,
+            .slot = member[1].slot,
+            .count = shapes[i].count,
+            .len = shapes[i].len,
+        };
+        uint32_t batches = 0;
+
+        member_sleep(&member[1]);
+        while (member_room(&member[0], &path.dst, s.slot) >= s.count * s.len) {
+            assert_int_equal(member_send(&member[0], &s), 0);
+            batches++;
+        }
+        assert_true(batches > 0);
+        sent += batches * s.count;
+        member_wake(&member[1]);
+        member_await(&member[1], sent);
+        member[1].seen_count = 0;
+        sent = 0;
+    }
+    assert_int_equal(member_counters(&member[1]).socket_overflow, 0);
+}
+
+static void room_comes_back_after_losses(void **state)
+{
+    static const struct udp_config small = {.receive_buffer = 65536};
+    struct shipment s = {.path = path_loopback4(), .count = 15, .len = 4124};
+    uint32_t room;
+
+    (void)state;
+    start(2, &small);
+    s.slot = member[1].slot;
+    room = member_room(&member[0], &s.path.dst, s.slot);
+    assert_in_range(room, 4096, 131072);
+    member_sleep(&member[1]);
+    for (uint32_t i = 0; i < 10; i++) /* far more than it can hold */
+        assert_int_equal(member_send(&member[0], &s), 0);
+    assert_int_equal(member_room(&member[0], &s.path.dst, s.slot), 0);
+    member_wake(&member[1]);
+    member_await(&member[1], 15);
+    for (uint32_t i = 0; i < 1000 && member_room(&member[0], &s.path.dst, s.slot) != room; i++)
+        usleep(1000);
+    assert_int_equal(member_room(&member[0], &s.path.dst, s.slot), room);
+    s.count = 1;
+    member_counters(&member[1]); /* What it has seen so far is told before. */
+    assert_int_equal(member_send(&member[0], &s), 0);
+    member_await(&member[1], member[1].seen_count + 1);
+    assert_true(member_counters(&member[1]).socket_overflow > 0);
+}
+
+static void a_stopped_receiver_holds_a_sender_up_for_a_while_only(void **state)
+{
+    struct shipment s = {.path = path_loopback6(), .count = 15, .len = 4124};
+    static const struct udp_config small = {.receive_buffer = 65536};
+    uint32_t room = 0;
+
+    (void)state;
+    start(2, &small);
+    s.slot = member[1].slot;
+    member_sleep(&member[1]);
+    for (uint32_t i = 0; i < 3; i++)
+        assert_int_equal(member_send(&member[0], &s), 0);
+    assert_int_equal(member_room(&member[0], &s.path.dst, s.slot), 0);
+    for (uint32_t i = 0; i < 1000 && room != UINT32_MAX; i++) {
+        usleep(10000);
+        room = member_room(&member[0], &s.path.dst, s.slot);
+    }
+    assert_int_equal(room, UINT32_MAX);
+}
+
+static void room_is_unknown_where_nobody_counts(void **state)
+{
+    struct gid local = gid_ipv4(0x7f000005);
+    struct gid remote = gid_ipv4(0xc6336402);
+
+    (void)state;
+    start(1, &plain);
+    assert_int_not_equal(member_room(&member[0], &local, member[0].slot), UINT32_MAX);
+    assert_int_equal(member_room(&member[0], &remote, member[0].slot), UINT32_MAX);
+    assert_int_equal(member_room(&member[0], &local, 9), UINT32_MAX);
+    assert_int_equal(member_room(&member[0], &local, SLOT_QP1), UINT32_MAX);
+    assert_int_equal(member_room(&member[0], &local, SLOT_MULTICAST), UINT32_MAX);
+}
+
+/* Messages that no process of ours sent: another user's, and malformed ones. */
+static void an_inbox_believes_only_its_own_user(void **state)
+{
+    struct sockaddr_un to = {.sun_family = AF_UNIX};
+    uint8_t junk[200] = {0};
+    int status;
+    pid_t pid;
+
+    (void)state;
+    start(1, &plain);
+    memcpy(to.sun_path + 1, &member[0].inbox, 5);
+    pid = fork();
+    if (pid == 0) {
+        int fd = socket(AF_UNIX, SOCK_DGRAM, 0);
+        socklen_t len = offsetof(struct sockaddr_un, sun_path) + 6;
+
+        for (size_t n = 0; n < 4; n++) {
+            if (n == 3 && setresuid(FOREIGN_UID, FOREIGN_UID, FOREIGN_UID))
+                break;
+            if (sendto(fd, junk, n * 44, 0, (struct sockaddr *)&to, len) < 0)
+                _exit(1);
+        }
+        _exit(0);
+    }
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    assert_int_equal(status, 0);
+    for (uint32_t i = 0; i < 1000 && member_counters(&member[0]).inbox_refused < 3; i++)
+        usleep(1000);
+    assert_in_range(member_counters(&member[0]).inbox_refused, 2, 4);
+    assert_int_equal(member_counters(&member[0]).handed_over, 1);
+    assert_int_equal(member[0].seen_count, 0);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_teardown(datagrams_arrive_whatever_the_kernel_can_do, end_members),
+        cmocka_unit_test_teardown(a_full_batch_arrives, end_members),
+        cmocka_unit_test_teardown(traffic_class_and_hop_limit_travel, end_members),
+        cmocka_unit_test_teardown(a_source_port_is_stable_and_separates_slots, end_members),
+        cmocka_unit_test_teardown(bad_datagrams_are_counted_and_dropped, end_members),
+        cmocka_unit_test_teardown(a_merged_datagram_is_taken_apart, end_members),
+        cmocka_unit_test_teardown(identifications_are_learned, end_members),
+        cmocka_unit_test_teardown(the_strict_setting_drops_the_first_of_a_jump, end_members),
+        cmocka_unit_test_teardown(what_cannot_be_sent_is_counted, end_members),
+        cmocka_unit_test_teardown(datagrams_larger_than_the_mtu_are_counted, end_members),
+        cmocka_unit_test_teardown(a_sender_that_heeds_the_room_loses_nothing, end_members),
+        cmocka_unit_test_teardown(room_comes_back_after_losses, end_members),
+        cmocka_unit_test_teardown(a_stopped_receiver_holds_a_sender_up_for_a_while_only,
+                                  end_members),
+        cmocka_unit_test_teardown(room_is_unknown_where_nobody_counts, end_members),
+        cmocka_unit_test_teardown(an_inbox_believes_only_its_own_user, end_members),
+    };
+
+    namespace_make();
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
