@@ -357,4 +357,6 @@ void connection_turn(struct connection *c)
     refusal_check(c);
     ladder_note(w->ladder, w->now, a->home->host->index, "%s begins anew", a->channel.name);
     endpoint_connect(a, b);
+    host_pump(a->home->host);
+    host_pump(b->home->host);
 }

@@ -268,6 +268,8 @@ static bool post_refusal(struct endpoint *ep, const struct refusal *r)
     ep->connection->refused = ep;
     if (r->event != EVENT_NONE || r->fault == FAULT_BAD_RECEIVE)
         ep->peer->channel.errors_allowed |= STATUS_BIT(STATUS_WR_FLUSH_ERR);
+    if (r->event == EVENT_NONE) /* nobody tells the peer */
+        ep->peer->channel.errors_allowed |= STATUS_BIT(STATUS_RETRY_EXC_ERR);
     if (nak_may_be_lost(&ep->app->world))
         ep->channel.errors_allowed |= STATUS_BIT(STATUS_RETRY_EXC_ERR);
     sending_post(ep, &d);
