@@ -366,6 +366,17 @@ int mr_change(struct mr *mr, struct pd *pd, const struct mr_attr *attr)
     return 0;
 }
 
+int mr_set_access(struct mr *mr, struct pd *pd, uint32_t access)
+{
+    /* A zero-based region cannot become another without a new range. */
+    if (!rights_valid(access) || ((access ^ mr->access) & ACCESS_ZERO_BASED) != 0)
+        return -EINVAL;
+    if (pd != NULL)
+        move_to_pd(mr, pd);
+    mr->access = access;
+    return 0;
+}
+
 enum mr_verdict mr_resolve(struct engine *e, const struct mr_query *q, uint8_t **out)
 {
     const struct mr *mr = find_mr(e->mrs, q->key);

@@ -63,6 +63,10 @@ int mr_free(struct mr *mr);
  */
 int mr_change(struct mr *mr, struct pd *pd, const struct mr_attr *attr);
 
+/* Changes pd (when not NULL) and rights; range and key stay, so that who knows the key goes on.
+ * -EINVAL as mr_new. */
+int mr_set_access(struct mr *mr, struct pd *pd, uint32_t access);
+
 /* What is asked of a key. */
 struct mr_query {
     const struct pd *pd;

@@ -152,7 +152,11 @@ static int change(struct mr_handle *h, int flags, struct pd_handle *pd,
     if (error != 0)
         return error;
     node_lock(c->node);
-    error = -mr_change(h->mr, pd_after->pd, &attr);
+    /* Peers go on with the key that they have as long as it names the same memory. */
+    if ((flags & IBV_REREG_MR_CHANGE_TRANSLATION) != 0)
+        error = -mr_change(h->mr, pd_after->pd, &attr);
+    else
+        error = -mr_set_access(h->mr, pd_after->pd, attr.access);
     node_unlock(c->node);
     if (error == 0)
         publish(h, pd_after, &attr);

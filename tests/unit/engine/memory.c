@@ -373,6 +373,26 @@ static void change_gives_a_new_key_and_ends_the_old(void **state)
     assert_int_equal(pd_free(other), 0);
 }
 
+static void changing_only_rights_and_domain_keeps_the_key(void **state)
+{
+    struct fixture *f = *state;
+    struct mr *mr = register_at(f, IOVA, LEN, ACCESS_REMOTE_READ);
+    struct mr_query q = {.va = IOVA, .len = LEN, .key = mr->key, .access = ACCESS_LOCAL_WRITE};
+    struct pd *other;
+    uint8_t *found;
+
+    assert_int_equal(pd_new(&f->bare.engine, &other), 0);
+    assert_int_equal(mr_set_access(mr, other, ACCESS_REMOTE_WRITE), -EINVAL);
+    assert_int_equal(mr_set_access(mr, other, ACCESS_LOCAL_WRITE), 0);
+    q.pd = other;
+    assert_int_equal(resolve(f, &q, &found), MR_OK);
+    q.access = ACCESS_REMOTE_READ;
+    assert_int_equal(resolve(f, &q, &found), MR_NO_ACCESS);
+    assert_int_equal(pd_free(other), -EBUSY);
+    mr_free(mr);
+    assert_int_equal(pd_free(other), 0);
+}
+
 static void change_that_is_refused_changes_nothing(void **state)
 {
     const struct mr_attr bad = {.base = NULL, .len = 16, .access = ACCESS_REMOTE_WRITE};
@@ -440,6 +460,7 @@ int main(void)
         TEST(keys_do_not_run_and_differ_from_seed_to_seed),
         TEST(limit_on_regions_is_kept_and_leaves_all_keys_good),
         TEST(change_gives_a_new_key_and_ends_the_old),
+        TEST(changing_only_rights_and_domain_keeps_the_key),
         TEST(change_that_is_refused_changes_nothing),
         TEST(invalidate_ends_the_exact_key_of_a_region_with_remote_rights),
         TEST(domain_in_use_cannot_be_freed),

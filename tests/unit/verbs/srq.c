@@ -104,6 +104,8 @@ static void resizing_and_limit_change_together_or_not_at_all(void **state)
     (void)state;
     pair_open(&p);
     p.srq = create(&p, 10);
+    for (uint64_t i = 0; i < 6; i++) /* so that a limit of 5 is not met yet */
+        post_receive(&p, i, 1);
     assert_int_equal(ibv_modify_srq(p.srq, &attr, IBV_SRQ_MAX_WR | IBV_SRQ_LIMIT), EINVAL);
     assert_int_equal(ibv_query_srq(p.srq, &queried), 0);
     assert_int_equal(queried.max_wr, 10);
