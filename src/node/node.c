@@ -28,10 +28,10 @@
 #define READ_WINDOW_MIN 32768u
 #define READ_WINDOW_MAX 524288u
 
-#define DATAGRAM_RATE_BPS 4000000000u
-
 /* How long fork waits for another thread to be out of the engine. */
 #define FORK_WAIT_S 1
+
+static_assert(PACING_AUTO == SETTING_AUTO, "the setting is handed on as it is");
 
 static struct node node = {
     .lock = PTHREAD_ADAPTIVE_MUTEX_INITIALIZER_NP,
@@ -278,8 +278,7 @@ static void begin(struct node *n, const struct settings *s)
     n->yield_after = yield_after(s);
     n->counters = (struct node_counters){0};
     atomic_store(&n->pokes, 0);
-    pacing_init(&n->pacing,
-                s->datagram_rate_bps == SETTING_AUTO ? DATAGRAM_RATE_BPS : s->datagram_rate_bps);
+    pacing_init(&n->pacing, s->datagram_rate_bps, udp_link_receive_buffer(n->link));
 }
 
 /* Returns 0, or a negative errno with the reason in error. The lock is held. */

@@ -4,13 +4,28 @@
 
 #define NS_PER_S 1000000000u
 
-/* About what a sleeping receiver's socket holds with the kernel's default buffer (measured),
- * halved. */
-#define BURST_LEN 49152u
+/*
+ * With no rate given: the receiver's buffer is taken to be as large as ours. Half of it is what
+ * payload fits in (the rest is the kernel's own cost), and half of that may arrive in a
+ * millisecond, about as long as a receiver sleeps before its core is its own again.
+ */
+#define AUTO_RATE_MAX_BPS 10000000000u
+#define AUTO_BURST_MIN 16384u
+#define AUTO_BURST_MAX 262144u
 
-void pacing_init(struct pacing *p, uint64_t rate_bps)
+static uint64_t clamp(uint64_t value, uint64_t min, uint64_t max)
 {
-    *p = (struct pacing){.rate_bps = rate_bps, .burst_len = BURST_LEN};
+    return value < min ? min : value > max ? max : value;
+}
+
+void pacing_init(struct pacing *p, uint64_t rate_bps, uint32_t receive_buffer)
+{
+    *p = (struct pacing){
+        .rate_bps = rate_bps,
+        .burst_len = clamp(receive_buffer / 8, AUTO_BURST_MIN, AUTO_BURST_MAX),
+    };
+    if (rate_bps == PACING_AUTO)
+        p->rate_bps = clamp((uint64_t)receive_buffer / 4 * 8 * 1000, 1, AUTO_RATE_MAX_BPS);
 }
 
 static uint32_t place_of(const struct gid *dst, uint8_t slot)

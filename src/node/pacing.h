@@ -12,6 +12,7 @@
 #include "wire/datagram.h"
 
 #define PACING_PLACES 64u
+#define PACING_AUTO UINT64_MAX
 
 struct pacing {
     uint64_t rate_bps; /* 0: unlimited */
@@ -19,7 +20,8 @@ struct pacing {
     uint64_t paid_ns[PACING_PLACES]; /* until when the bytes that left have used the rate up */
 };
 
-void pacing_init(struct pacing *p, uint64_t rate_bps);
+/* rate_bps 0: unlimited; PACING_AUTO: by our own receive buffer (bytes as the kernel accounts). */
+void pacing_init(struct pacing *p, uint64_t rate_bps, uint32_t receive_buffer);
 
 /* Bytes that may leave now. */
 uint32_t pacing_room(const struct pacing *p, const struct gid *dst, uint8_t slot, uint64_t now);

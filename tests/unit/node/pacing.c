@@ -19,7 +19,7 @@ static uint64_t sent_in_a_second(uint64_t rate_bps)
     struct pacing p;
     uint64_t sent = 0;
 
-    pacing_init(&p, rate_bps);
+    pacing_init(&p, rate_bps, 425984);
     for (uint64_t now = NS_PER_S; now < UINT64_C(2) * NS_PER_S; now += 20000) {
         while (pacing_room(&p, &peer, 1, now) >= 4112) {
             pacing_charge(&p, &b, 4112, now);
@@ -36,13 +36,20 @@ static void a_greedy_sender_gets_the_rate(void **state)
     assert_in_range(sent_in_a_second(4000000000u), 490000000, 501000000);
 }
 
-static void without_a_rate_there_is_no_limit(void **state)
+/* As the man page of sockets has it, half of the buffer is the kernel's own. */
+static void without_a_rate_given_half_a_buffer_leaves_in_a_millisecond(void **state)
+{
+    (void)state;
+    assert_in_range(sent_in_a_second(PACING_AUTO), 425984 / 2 / 2 * 990, 425984 / 2 / 2 * 1010);
+}
+
+static void a_rate_of_nothing_is_no_limit(void **state)
 {
     struct datagram_batch b = {.path.dst = peer, .dest_slot = 1};
     struct pacing p;
 
     (void)state;
-    pacing_init(&p, 0);
+    pacing_init(&p, 0, 425984);
     pacing_charge(&p, &b, 1u << 30, 0);
     assert_true(pacing_room(&p, &peer, 1, 0) == UINT32_MAX);
 }
@@ -53,7 +60,7 @@ static void other_processes_are_not_slowed_down(void **state)
     struct pacing p;
 
     (void)state;
-    pacing_init(&p, 1000000);
+    pacing_init(&p, 1000000, 425984);
     pacing_charge(&p, &b, 1u << 20, 0);
     assert_int_equal(pacing_room(&p, &peer, 1, 0), 0);
     assert_true(pacing_room(&p, &peer, 2, 0) > 0);
@@ -63,7 +70,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_greedy_sender_gets_the_rate),
-        cmocka_unit_test(without_a_rate_there_is_no_limit),
+        cmocka_unit_test(without_a_rate_given_half_a_buffer_leaves_in_a_millisecond),
+        cmocka_unit_test(a_rate_of_nothing_is_no_limit),
         cmocka_unit_test(other_processes_are_not_slowed_down),
     };
 
