@@ -97,13 +97,26 @@ static void let_go(struct engine_pair *p, bool silence)
     }
 }
 
+/* FNV-1a by words. */
+static void digest_add(struct engine_pair *p, const uint8_t *bytes, size_t len)
+{
+    while (len > 0) {
+        size_t step = len < sizeof(uint64_t) ? len : sizeof(uint64_t);
+        uint64_t word = 0;
+
+        memcpy(&word, bytes, step);
+        p->digest = (p->digest ^ word) * 0x100000001b3ull;
+        bytes += step;
+        len -= step;
+    }
+}
+
 static void put_on_wire(struct engine_pair *p, enum direction direction, const uint8_t *bytes,
                         size_t len)
 {
     uint32_t nth = p->carried[direction]++;
 
-    for (size_t i = 0; i < len; i++)
-        p->digest = (p->digest ^ bytes[i]) * 0x100000001b3ull;
+    digest_add(p, bytes, len);
     switch (fate_of(p, direction, nth)) {
     case FATE_LOST:
         break;

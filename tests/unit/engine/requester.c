@@ -1113,6 +1113,70 @@ static void read_into_memory_without_write_permission_is_a_local_error(void **st
     mr_free(mr);
 }
 
+static bool memory_is_gone;
+
+static int guarded_copy(void *dst, const void *src, size_t len)
+{
+    if (memory_is_gone)
+        return -EFAULT;
+    memcpy(dst, src, len);
+    return 0;
+}
+
+static void memory_that_is_gone_is_a_local_error_and_nothing_leaves(void **state)
+{
+    static const enum wr_opcode opcodes[] = {WR_SEND, WR_WRITE, WR_READ, WR_FETCH_ADD};
+    struct peer *p = *state;
+    struct endpoint_config config = p->ep.config;
+
+    config.engine.copy = guarded_copy;
+    for (size_t i = 0; i < 4; i++) {
+        memory_is_gone = false;
+        reopen(p, &config);
+        post(p, (struct work){.wr_id = 1, .opcode = opcodes[i], .len = 8, .remote = FAR});
+        memory_is_gone = true;
+        peer_listens(p);
+        if (opcodes[i] == WR_READ) {
+            expect_read_request(p, 0, FAR, 8);
+            peer_answers_read(p, OP_READ_RESP_ONLY, 0, 7, 0, 8);
+        } else if (opcodes[i] == WR_FETCH_ADD) {
+            expect_packet(p, OP_FETCH_ADD, 0);
+            peer_sends(p, (struct script){.operation = OP_ATOMIC_ACK,
+                                          .psn = 0,
+                                          .syndrome = aeth_make(AETH_ACK, AETH_CREDITS_INVALID)});
+        }
+        expect_completion(p->ep.send_cq, 1, STATUS_LOC_PROT_ERR);
+        expect_silence(p);
+        assert_int_equal(qp_state(p->ep.qp), QP_ERR);
+    }
+    memory_is_gone = false;
+}
+
+/* A repeat needs the memory once more. */
+static void region_that_goes_away_before_a_repeat_is_a_local_error(void **state)
+{
+    struct peer *p = *state;
+    const struct mr_attr attr = {.base = p->ep.memory, .len = 1000, .iova = at(0)};
+    struct mr *mr;
+
+    assert_int_equal(mr_new(p->ep.pd, &attr, &mr), 0);
+    post_write(p, 1, 8);
+    post(p, (struct work){.wr_id = 2, .opcode = WR_SEND, .len = 8, .lkey = mr->key});
+    post(p, (struct work){.wr_id = 3, .opcode = WR_SEND, .len = 8});
+    peer_listens(p);
+    p->sent_head = p->sent_tail;
+    mr_free(mr);
+    peer_naks(p, NAK_PSN_SEQUENCE, 0);
+    expect_packet(p, OP_WRITE_ONLY, 0);
+    expect_silence(p);
+    expect_no_completion(p->ep.send_cq);
+    peer_acks(p, 0, 1);
+    expect_done(p, 1);
+    expect_completion(p->ep.send_cq, 2, STATUS_LOC_PROT_ERR);
+    expect_completion(p->ep.send_cq, 3, STATUS_WR_FLUSH_ERR);
+    expect_silence(p);
+}
+
 static void read_on_a_queue_pair_without_reads_is_a_local_error(void **state)
 {
     struct peer *p = *state;
@@ -1333,6 +1397,8 @@ int main(void)
         TEST(answer_that_contradicts_the_request_is_an_error),
         TEST(local_error_ends_a_request_in_its_turn),
         TEST(read_into_memory_without_write_permission_is_a_local_error),
+        TEST(memory_that_is_gone_is_a_local_error_and_nothing_leaves),
+        TEST(region_that_goes_away_before_a_repeat_is_a_local_error),
         TEST(read_on_a_queue_pair_without_reads_is_a_local_error),
         TEST(errors_and_recycling_never_lose_a_completion),
         TEST(posts_that_cannot_be_meant_are_refused_at_once),

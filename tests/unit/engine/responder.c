@@ -284,6 +284,30 @@ static void receive_into_memory_that_is_not_the_programs_fails_on_both_sides(voi
     expect_dead(p);
 }
 
+static void message_is_scattered_over_all_sges_of_its_receive(void **state)
+{
+    struct peer *p = *state;
+    const uint32_t key = p->ep.mr->key;
+    const struct sge sges[] = {
+        {at(5000), 100, key}, {at(0), 0, 0}, {at(77), 1, key}, {at(9000), 400, key}};
+
+    assert_int_equal(
+        qp_post_recv(p->ep.qp, &(struct recv_wr){.wr_id = 1, .sges = sges, .sge_count = 4}), 0);
+    peer_sends(p, (struct script){.operation = OP_SEND_FIRST, .psn = 0, .len = PMTU, .message = 7});
+    peer_sends(p, (struct script){.operation = OP_SEND_LAST,
+                                  .psn = 1,
+                                  .ack_req = true,
+                                  .len = 200,
+                                  .message = 7,
+                                  .first = PMTU});
+    expect_ack(p, 1, 1);
+    expect_receive(p, 1, PMTU + 200);
+    expect_placed(&p->ep, 5000, 7, 0, 100);
+    expect_placed(&p->ep, 77, 7, 100, 1);
+    expect_placed(&p->ep, 9000, 7, 101, PMTU + 200 - 101);
+    expect_untouched(&p->ep, 9000 + PMTU + 200 - 101, 100);
+}
+
 /* --- order --- */
 
 /* IBA 9.7.5.1.2: one NAK for a gap, then silence until the expected packet comes. */
@@ -742,6 +766,49 @@ static void region_that_goes_away_before_a_read_is_answered_ends_it(void **state
     peer_listens(p);
     assert_int_equal(aeth_value(expect_packet(p, OP_ACK, 0)->p.h.aeth.syndrome), NAK_REMOTE_ACCESS);
     expect_dead(p);
+}
+
+/* What an operating system does to a program's memory under a region. */
+static bool memory_is_gone;
+
+static int guarded_copy(void *dst, const void *src, size_t len)
+{
+    if (memory_is_gone)
+        return -EFAULT;
+    memcpy(dst, src, len);
+    return 0;
+}
+
+/* An adapter would meet a page fault: the peer hears of an operational error. */
+static void memory_that_is_gone_under_a_region_fails_the_request(void **state)
+{
+    static const struct script rows[] = {
+        {.operation = OP_SEND_ONLY, .len = 8},
+        {.operation = OP_WRITE_ONLY, .len = 8, .dma_len = 8},
+        {.operation = OP_READ_REQUEST, .dma_len = 8},
+        {.operation = OP_FETCH_ADD, .swap_add = 1},
+        {.operation = OP_CMP_SWAP},
+    };
+    struct peer *p = *state;
+    struct endpoint_config config = p->ep.config;
+
+    config.engine.copy = guarded_copy;
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        struct script s = rows[i];
+        const struct sent_packet *sent;
+
+        memory_is_gone = false;
+        reopen(p, &config);
+        endpoint_post_recv(&p->ep, 1, 0, 100);
+        memory_is_gone = true;
+        s.remote = TARGET;
+        peer_sends(p, s);
+        sent = expect_packet(p, OP_ACK, 0);
+        assert_int_equal(sent->p.h.aeth.syndrome, aeth_make(AETH_NAK, NAK_REMOTE_OPERATIONAL));
+        expect_completion(p->ep.recv_cq, 1, i == 0 ? STATUS_LOC_PROT_ERR : STATUS_WR_FLUSH_ERR);
+        expect_dead(p);
+    }
+    memory_is_gone = false;
 }
 
 /* --- READ --- */
@@ -1273,6 +1340,7 @@ int main(void)
         TEST(send_longer_than_its_receive_is_refused),
         TEST(send_that_grows_too_long_in_the_middle_is_refused_there),
         TEST(receive_into_memory_that_is_not_the_programs_fails_on_both_sides),
+        TEST(message_is_scattered_over_all_sges_of_its_receive),
         TEST(gap_is_told_once_and_heals),
         TEST(duplicate_is_acknowledged_with_the_newest_psn_and_not_delivered),
         TEST(half_of_the_psn_space_is_behind_and_half_ahead),
@@ -1286,6 +1354,7 @@ int main(void)
         TEST(request_that_the_queue_pair_does_not_do_is_refused),
         TEST(region_that_goes_away_within_a_write_ends_it),
         TEST(region_that_goes_away_before_a_read_is_answered_ends_it),
+        TEST(memory_that_is_gone_under_a_region_fails_the_request),
         TEST(read_is_answered_first_middle_last),
         TEST(read_of_each_size_is_cut_at_the_pmtu),
         TEST(reads_are_answered_in_order_before_the_acknowledgement_of_what_follows),

@@ -1,0 +1,159 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Destination windows: shared by those that go there, in turn, and moved by loss and success. */
+#include "bare_engine.h"
+
+#include "engine/qp_private.h"
+
+#define PMTU 1024u
+
+struct fixture {
+    struct bare_engine bare;
+    struct qp qps[3];
+};
+
+static int setup(void **state)
+{
+    static struct fixture f;
+
+    f = (struct fixture){0};
+    bare_engine_init(&f.bare, 9);
+    window_table_init(&f.bare.engine.windows);
+    list_init(&f.bare.engine.ready);
+    for (uint32_t i = 0; i < 3; i++) {
+        f.qps[i].engine = &f.bare.engine;
+        list_init(&f.qps[i].ready_link);
+        list_init(&f.qps[i].window_link);
+    }
+    *state = &f;
+    return 0;
+}
+
+static int teardown(void **state)
+{
+    struct fixture *f = *state;
+
+    bare_engine_fini(&f->bare);
+    return 0;
+}
+
+static struct window *window_to(struct fixture *f, uint8_t address, uint8_t slot)
+{
+    const struct gid dst = {.bytes = {[15] = address}};
+    struct window *w = window_get(&f->bare.engine, &dst, slot, PMTU);
+
+    assert_non_null(w);
+    return w;
+}
+
+static void all_that_goes_to_one_process_shares_a_window(void **state)
+{
+    struct fixture *f = *state;
+    struct window *w = window_to(f, 1, 7);
+    struct window *same = window_to(f, 1, 7);
+    struct window *other_slot = window_to(f, 1, 8);
+    struct window *other_host = window_to(f, 2, 7);
+
+    assert_ptr_equal(w, same);
+    assert_ptr_not_equal(w, other_slot);
+    assert_ptr_not_equal(w, other_host);
+    window_put(w);
+    w = window_to(f, 1, 7);
+    assert_ptr_equal(w, same);
+    window_put(w);
+    window_put(same);
+    window_put(other_slot);
+    window_put(other_host);
+}
+
+static void one_packet_more_is_let_in_while_there_is_any_room(void **state)
+{
+    struct window w;
+
+    (void)state;
+    window_init(&w, 1000, 2000);
+    assert_true(window_has_room(&w));
+    window_charge(&w, 999);
+    assert_true(window_has_room(&w));
+    window_charge(&w, 5000);
+    assert_false(window_has_room(&w));
+    window_release(&w, 4999);
+    assert_false(window_has_room(&w));
+    window_release(&w, 1);
+    assert_true(window_has_room(&w));
+    window_release(&w, 999);
+}
+
+static void those_that_wait_are_woken_in_turn_when_there_is_room(void **state)
+{
+    struct fixture *f = *state;
+    struct list *ready = &f->bare.engine.ready;
+    struct window w;
+
+    window_init(&w, 1000, 2000);
+    window_charge(&w, 1500);
+    for (uint32_t i = 0; i < 3; i++)
+        list_push_tail(&w.waiting, &f->qps[i].window_link);
+    window_release(&w, 500);
+    assert_true(list_empty(ready)); /* exactly full is no room */
+    window_release(&w, 1);
+    assert_ptr_equal(list_pop_head(ready), &f->qps[0].ready_link);
+    assert_true(list_empty(ready)); /* one at a time: it may fill the window again */
+    window_wake(&w);
+    window_wake(&w);
+    assert_ptr_equal(list_pop_head(ready), &f->qps[1].ready_link);
+    assert_ptr_equal(list_pop_head(ready), &f->qps[2].ready_link);
+    window_wake(&w);
+    assert_true(list_empty(ready));
+}
+
+static void success_widens_it_by_a_packet_a_round_up_to_its_limit(void **state)
+{
+    const uint32_t packet = PMTU + WINDOW_PACKET_COST;
+    struct window w;
+
+    (void)state;
+    window_init(&w, 10 * packet, 12 * packet + 1);
+    for (uint32_t i = 0; i < 9; i++)
+        window_grow(&w, packet, PMTU);
+    assert_int_equal(w.limit, 10 * packet);
+    window_grow(&w, packet, PMTU);
+    assert_int_equal(w.limit, 11 * packet);
+    for (uint32_t i = 0; i < 1000; i++)
+        window_grow(&w, packet, PMTU);
+    assert_int_equal(w.limit, 12 * packet + 1);
+}
+
+static void loss_halves_it_once_for_a_burst_and_never_to_nothing(void **state)
+{
+    uint64_t now = 5000000000;
+    struct window w;
+
+    (void)state;
+    window_init(&w, 100000, 131072);
+    window_shrink(&w, now);
+    assert_int_equal(w.limit, 50000);
+    window_shrink(&w, now);
+    window_shrink(&w, now + 1000);
+    assert_int_equal(w.limit, 50000);
+    for (uint32_t i = 0; i < 20; i++) {
+        now += 1000000000;
+        window_shrink(&w, now);
+    }
+    assert_true(w.limit >= 4096);
+    assert_true(w.limit < 50000);
+}
+
+#define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        TEST(all_that_goes_to_one_process_shares_a_window),
+        TEST(one_packet_more_is_let_in_while_there_is_any_room),
+        TEST(those_that_wait_are_woken_in_turn_when_there_is_room),
+        TEST(success_widens_it_by_a_packet_a_round_up_to_its_limit),
+        TEST(loss_halves_it_once_for_a_burst_and_never_to_nothing),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
