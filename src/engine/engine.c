@@ -44,7 +44,7 @@ int engine_new(const struct engine_config *config, struct engine **out)
     if (e == NULL)
         return -ENOMEM;
     e->config = *config;
-    e->qps = calloc(QP_COUNT_MAX + 1, sizeof(struct qp *));
+    e->qps = calloc(QPN_SPACE, sizeof(struct qp *));
     if (e->qps == NULL)
         goto free_engine;
     random_init(&e->random, config->seed);

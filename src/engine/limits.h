@@ -6,7 +6,8 @@
 #ifndef UROCE_ENGINE_LIMITS_H
 #define UROCE_ENGINE_LIMITS_H
 
-#define QP_COUNT_MAX 65535u      /* a slot's QPN space is 16 bits */
+#define QPN_SPACE 65536u         /* numbers of a slot: 16 bits of the QPN */
+#define QP_COUNT_MAX 65534u      /* all of them but 0 and 1 */
 #define QP_WR_MAX 32768u         /* adapters offer 8 to 32 Ki */
 #define QP_SGE_MAX 32u           /* as Linux rxe */
 #define QP_INLINE_MAX 1024u      /* as common adapters; at least 220 is expected */

@@ -17,8 +17,8 @@
 #include "engine/requester_private.h"
 
 /* QPNs 0 and 1 of every slot are left alone: they are special on slot 0. */
-#define QPN_FIRST 2u
-#define QPN_INDEX_MASK 0xffffu
+#define QPN_FIRST (QPN_SPACE - QP_COUNT_MAX)
+#define QPN_INDEX_MASK (QPN_SPACE - 1u)
 /*
  * A READ is asked for in parts of this many bytes, so that its answers fit the
  * receive buffer of who asked.
@@ -56,12 +56,10 @@ void qp_make_ready(struct qp *qp)
 /* A number that is free, not one that was given back lately. */
 static int take_number(struct engine *e, struct qp *qp)
 {
-    uint32_t span = QP_COUNT_MAX + 1 - QPN_FIRST;
-
-    if (e->qp_count >= span)
+    if (e->qp_count >= QP_COUNT_MAX)
         return -ENOMEM;
     for (;;) {
-        uint32_t index = QPN_FIRST + e->qpn_next++ % span;
+        uint32_t index = QPN_FIRST + e->qpn_next++ % QP_COUNT_MAX;
 
         if (e->qps[index] != NULL)
             continue;

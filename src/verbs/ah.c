@@ -18,6 +18,7 @@
 #include <string.h>
 
 #include "base/bytes.h"
+#include "engine/limits.h"
 #include "verbs/context.h"
 #include "verbs/export.h"
 #include "verbs/pd.h"
@@ -80,9 +81,15 @@ EXPORT struct ibv_ah *ibv_create_ah(struct ibv_pd *pd, struct ibv_ah_attr *attr)
     h->ibv.pd = pd;
     h->ah = (struct ah){.pd = p->pd, .path = path};
     node_lock(p->context->node);
-    p->pd->use_count++;
+    error = p->context->ah_count < AH_COUNT_MAX ? 0 : ENOMEM;
+    if (error == 0) {
+        p->context->ah_count++;
+        p->pd->use_count++;
+    }
     node_unlock(p->context->node);
-    return &h->ibv;
+    if (error == 0)
+        return &h->ibv;
+    free(h);
 
 fail:
     errno = error;
@@ -98,6 +105,7 @@ EXPORT int ibv_destroy_ah(struct ibv_ah *ah)
         return EIO;
     node_lock(c->node);
     h->ah.pd->use_count--;
+    c->ah_count--;
     node_unlock(c->node);
     free(h);
     return 0;

@@ -29,7 +29,8 @@ struct context_handle {
     uint32_t fork_generation; /* of the process that opened it */
     /* under the node's lock */
     uint32_t use_count; /* 1 while open, and one for each PD, CQ and channel */
-    struct list async;  /* struct async_source with something to tell */
+    uint32_t ah_count;
+    struct list async; /* struct async_source with something to tell */
 };
 
 static inline struct context_handle *context_of(struct ibv_context *ibv)

@@ -75,6 +75,8 @@ EXPORT int ibv_modify_qp(struct ibv_qp *qp, struct ibv_qp_attr *attr, int attr_m
     node_enter(h->context->node);
     error = -qp_modify(h->qp, &wanted, mask, &why);
     qp->state = (enum ibv_qp_state)qp_state(h->qp);
+    if (error == 0 && qp->state == IBV_QPS_RESET)
+        h->ah_attr = (struct ibv_ah_attr){0};
     if (error == 0 && (mask & IBV_QP_AV) != 0)
         h->ah_attr = attr->ah_attr;
     node_leave_posted(h->context->node);
