@@ -86,6 +86,7 @@ COMMANDS(COMMAND_STUB)
 
 /* The rest, each with the result that says "cannot" in its own way. */
 
+/* NOLINTBEGIN(bugprone-reserved-identifier): the names are not ours to choose */
 unsigned int __ioctl_final_num_attrs(void);
 void __verbs_log(void *context, uint32_t level, const char *format, ...);
 void *_verbs_init_and_alloc_context(void);
@@ -152,3 +153,4 @@ EXPORT void verbs_set_ops(void)
 EXPORT void verbs_uninit_context(void)
 {
 }
+/* NOLINTEND(bugprone-reserved-identifier) */
