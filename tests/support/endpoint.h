@@ -21,7 +21,7 @@
 #include "engine/qp.h"
 #include "engine/srq.h"
 
-#define ENDPOINT_MEMORY (512u * 1024u)
+#define ENDPOINT_MEMORY 0x80000u
 #define ENDPOINT_IOVA 0x5a0000001000ull
 #define ENDPOINT_RIGHTS                                                                            \
     (ACCESS_LOCAL_WRITE | ACCESS_REMOTE_WRITE | ACCESS_REMOTE_READ | ACCESS_REMOTE_ATOMIC)

@@ -611,7 +611,7 @@ static void atomics_carry_their_operands_and_return_the_original(void **state)
                                       .syndrome = aeth_make(AETH_ACK, AETH_CREDITS_INVALID)});
         c = expect_completion(p->ep.send_cq, psn + 1, STATUS_SUCCESS);
         assert_int_equal(c.opcode, psn == 0 ? COMPLETION_FETCH_ADD : COMPLETION_CMP_SWAP);
-        memcpy(&result, p->ep.memory + 64 + 8 * psn, sizeof(result));
+        memcpy(&result, p->ep.memory + 64 + 8ull * psn, sizeof(result));
         assert_true(result == original + psn); /* F82: host order in memory */
     }
     expect_no_repeats(p);

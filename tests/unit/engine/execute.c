@@ -339,31 +339,19 @@ static void read_is_answered_first_middle_last(void **state)
 
 static void read_of_each_size_is_cut_at_the_pmtu(void **state)
 {
-    static const struct {
-        uint32_t len;
-        uint32_t packets;
-    } rows[] = {{0, 1},        {1, 1},        {PMTU - 1, 1},    {PMTU, 1},
-                {PMTU + 1, 2}, {2 * PMTU, 2}, {2 * PMTU + 1, 3}};
+    static const uint32_t lens[] = {0, 1, PMTU - 1, PMTU, PMTU + 1, 2 * PMTU, 2 * PMTU + 1};
+    static const struct cut read = {OP_READ_RESP_FIRST, OP_READ_RESP_MIDDLE, OP_READ_RESP_LAST,
+                                    OP_READ_RESP_ONLY};
     struct peer *p = *state;
     uint32_t psn = 0;
 
     endpoint_fill(&p->ep, TARGET + 3, 4, 0, 1000);
-    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+    for (size_t i = 0; i < sizeof(lens) / sizeof(lens[0]); i++) {
         peer_sends(p, (struct script){.operation = OP_READ_REQUEST,
                                       .psn = psn,
                                       .remote = TARGET + 3,
-                                      .dma_len = rows[i].len});
-        for (uint32_t n = 0; n < rows[i].packets; n++) {
-            const bool last = n == rows[i].packets - 1;
-            const enum operation_code operation = n == 0 && last ? OP_READ_RESP_ONLY
-                                                  : n == 0       ? OP_READ_RESP_FIRST
-                                                  : last         ? OP_READ_RESP_LAST
-                                                                 : OP_READ_RESP_MIDDLE;
-
-            expect_data(p, operation, psn + n, 4, n * PMTU, last ? rows[i].len - n * PMTU : PMTU);
-        }
-        expect_silence(p);
-        psn += rows[i].packets;
+                                      .dma_len = lens[i]});
+        psn += expect_message(p, &read, psn, 4, lens[i]);
     }
 }
 
@@ -464,8 +452,9 @@ static void duplicate_read_opens_no_other_memory(void **state)
             if (s->p.operation->kind != KIND_READ_RESPONSE)
                 continue;
             assert_true(s->psn < 2);
-            assert_int_equal(pattern_matches(4, s->psn * PMTU, s->p.payload, s->p.payload_len),
-                             s->p.payload_len);
+            assert_int_equal(
+                pattern_matches(4, (uint64_t)s->psn * PMTU, s->p.payload, s->p.payload_len),
+                s->p.payload_len);
         }
     }
     mr_free(mr);
@@ -559,12 +548,12 @@ static void duplicate_atomic_is_answered_with_what_it_found_the_first_time(void 
     for (add.psn = 0; add.psn < 6; add.psn++) {
         peer_sends(p, add);
         assert_true(expect_packet(p, OP_ATOMIC_ACK, add.psn)->p.h.atomic_ack.original ==
-                    10 * add.psn);
+                    10ull * add.psn);
     }
     for (add.psn = 5; add.psn >= 2; add.psn--) { /* dest_rd_atomic is 4: the last four are kept */
         peer_sends(p, add);
         assert_true(expect_packet(p, OP_ATOMIC_ACK, add.psn)->p.h.atomic_ack.original ==
-                    10 * add.psn);
+                    10ull * add.psn);
         p->sent_head = p->sent_tail;
     }
     assert_true(word_at_target(p) == 60);

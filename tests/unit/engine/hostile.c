@@ -233,7 +233,7 @@ static struct script any_script(struct run *r)
         .ack_req = below(r, 2),
         .solicited = below(r, 8) == 0,
         .len = likely_len(r, o),
-        .remote = OPEN + (below(r, 40) == 0 ? dice_u64(&r->dice) : 8 * below(r, OPEN_LEN / 16)),
+        .remote = OPEN + (below(r, 40) == 0 ? dice_u64(&r->dice) : 8ull * below(r, OPEN_LEN / 16)),
         .rkey = below(r, 60) == 0 ? (uint32_t)dice_u64(&r->dice) : r->open->key,
         .swap_add = 1,
         .syndrome = likely_syndrome(r),

@@ -49,6 +49,37 @@ static inline void reopen(struct peer *p, const struct endpoint_config *config)
     peer_open(p, *config, psn_start);
 }
 
+/* The opcodes of a message by position. */
+struct cut {
+    enum operation_code first;
+    enum operation_code middle;
+    enum operation_code last;
+    enum operation_code only;
+};
+
+static inline enum operation_code cut_at(const struct cut *c, uint32_t packet, uint32_t count)
+{
+    if (count == 1)
+        return c->only;
+    if (packet == 0)
+        return c->first;
+    return packet == count - 1 ? c->last : c->middle;
+}
+
+/* A whole message leaves, cut at the PMTU, and nothing else. Returns its packets. */
+static inline uint32_t expect_message(struct peer *p, const struct cut *c, uint32_t psn,
+                                      uint64_t message, uint32_t len)
+{
+    const uint32_t pmtu = p->ep.config.pmtu;
+    const uint32_t count = len == 0 ? 1 : (len + pmtu - 1) / pmtu;
+
+    for (uint32_t n = 0; n < count; n++)
+        expect_data(p, cut_at(c, n, count), psn + n, message, n * pmtu,
+                    n == count - 1 ? len - n * pmtu : pmtu);
+    expect_silence(p);
+    return count;
+}
+
 /* What an operating system does to a program's memory under a region. */
 static bool memory_is_gone;
 
