@@ -256,5 +256,5 @@ int main(void)
         cmocka_unit_test(one_thread_posts_while_another_polls),
     };
 
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return cmocka_run_group_tests(tests, pair_namespace, NULL);
 }

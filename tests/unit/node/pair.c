@@ -6,9 +6,12 @@
 #include <stddef.h>
 #include <cmocka.h>
 
+#include <net/if.h>
+#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/eventfd.h>
+#include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
@@ -30,6 +33,20 @@ __attribute__((visibility("default"))) const char *__tsan_default_options(void);
 const char *__tsan_default_options(void)
 {
     return "die_after_fork=0";
+}
+
+int pair_namespace(void **state)
+{
+    struct ifreq lo = {.ifr_name = "lo", .ifr_flags = IFF_UP};
+    int fd;
+
+    (void)state;
+    if (unshare(CLONE_NEWNET) != 0 && unshare(CLONE_NEWUSER | CLONE_NEWNET) != 0)
+        return 0;
+    fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+    assert_int_equal(ioctl(fd, SIOCSIFFLAGS, &lo), 0);
+    close(fd);
+    return 0;
 }
 
 void must_at(bool holds, const char *what, const char *file, int line)

@@ -40,6 +40,12 @@ struct side {
     struct hello theirs;
 };
 
+/*
+ * For the group: a network namespace of our own, where nobody else has the port. Where that is
+ * not allowed the tests run beside whoever is there.
+ */
+int pair_namespace(void **state);
+
 typedef void (*side_fn)(struct side *s);
 
 void must_at(bool holds, const char *what, const char *file, int line);

@@ -196,5 +196,5 @@ int main(void)
         cmocka_unit_test(memory_unmapped_by_the_sender_is_a_local_error),
     };
 
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return cmocka_run_group_tests(tests, pair_namespace, NULL);
 }

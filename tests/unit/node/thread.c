@@ -129,5 +129,5 @@ int main(void)
         cmocka_unit_test(a_time_out_expires_while_everybody_sleeps),
     };
 
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return cmocka_run_group_tests(tests, pair_namespace, NULL);
 }
