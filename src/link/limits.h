@@ -43,8 +43,7 @@
 #define SEND_SEGMENTS_MAX 64u /* Linux before 6.9 takes no more in one UDP_SEGMENT send */
 #define SEND_ERRORS_MAX 64u   /* ICMP errors read in one go */
 
-#define RECEIVE_MESSAGES_MAX 16u
-#define RECEIVE_AT_ONCE 8u
+#define RECEIVE_AT_ONCE 8u     /* messages of up to 64 KiB a call */
 #define RECEIVE_LEN_MAX 65536u /* a UDP_GRO super-packet */
 
 /*
@@ -57,6 +56,8 @@
 #define TRUESIZE_BATCH 1024u
 #define DATAGRAM_LEN_MAX 4224u /* PMTU 4096 and all headers */
 
+#define LOOK_CALLS 16u /* that bring something between two looks at the other sockets */
+
 #define PEERS_SETS 128u
 #define PEERS_WAYS 4u
 
@@ -66,9 +67,5 @@
 #define ROUTE_ANSWERS 64u
 #define ROUTE_ANSWER_NS 1000000000ull /* how old the answer to "is this address ours" may be */
 #define LOCAL_STALL_NS 1000000000ull  /* a receiver that reads nothing for so long is gone */
-
-#define HOT_EMPTY_READS_MAX 1024u /* empty reads in a row before a socket is only waited on */
-#define LOOK_EMPTY_CALLS 8u       /* of so many empty calls one looks at the quiet sockets */
-#define LOOK_BUSY_CALLS 64u
 
 #endif

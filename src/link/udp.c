@@ -43,7 +43,7 @@ static void release(struct udp *u)
         close(u->epoll);
     routes_close(&u->routes);
     if (u->buffers)
-        munmap(u->buffers, (size_t)RECEIVE_MESSAGES_MAX * RECEIVE_STRIDE);
+        munmap(u->buffers, (size_t)RECEIVE_AT_ONCE * RECEIVE_STRIDE);
     group_leave(&u->group);
     free(u);
     atomic_store(&open_in, 0);
@@ -87,7 +87,6 @@ static void configure(struct udp *u, const struct udp_config *config)
         u->config.send_sockets = SEND_SOCKETS_DEFAULT;
     if (u->config.send_sockets > SEND_SOCKETS_MAX)
         u->config.send_sockets = SEND_SOCKETS_MAX;
-    u->read_at_once = RECEIVE_AT_ONCE;
     u->epoll = -1;
     u->inbox = -1;
     u->routes.socket = -1;

@@ -26,15 +26,9 @@ enum source_kind {
 };
 #define SOURCE_COUNT 6
 
-/*
- * A source is read at every call while it is hot, that is, while it brought
- * something lately; else only when the epoll descriptor says so.
- */
 struct source {
     int fd;
-    bool hot;
-    uint32_t empty_reads; /* in a row */
-    uint32_t drops;       /* as the kernel counts them */
+    uint32_t drops; /* as the kernel counts them */
 };
 
 struct send_socket {
@@ -61,18 +55,17 @@ struct udp {
 
     /* moves with datagrams */
     struct source source[SOURCE_COUNT];
+    enum source_kind favourite; /* brought something last */
+    uint32_t busy_calls;        /* of udp_receive */
     struct send_socket pool[FAMILY_COUNT][SEND_SOCKETS_MAX];
     uint32_t resume; /* datagrams of the blocked batch that have left; link.h's send */
-    uint32_t empty_calls;
-    uint32_t busy_calls;
-    uint32_t read_at_once;
     uint64_t stalled_at[SLOT_COUNT];       /* consumed, when room ran out */
     uint64_t stalled_since_ns[SLOT_COUNT]; /* 0: room has not run out */
     struct peers peers;
     struct routes routes;
-    uint8_t *buffers; /* RECEIVE_MESSAGES_MAX of RECEIVE_STRIDE */
-    struct mmsghdr header[RECEIVE_MESSAGES_MAX];
-    struct receive_message message[RECEIVE_MESSAGES_MAX];
+    uint8_t *buffers; /* RECEIVE_AT_ONCE of RECEIVE_STRIDE */
+    struct mmsghdr header[RECEIVE_AT_ONCE];
+    struct receive_message message[RECEIVE_AT_ONCE];
 };
 
 #define RECEIVE_STRIDE (RECEIVE_LEN_MAX + 64u) /* with room for a struct arrival */

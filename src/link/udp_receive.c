@@ -26,7 +26,8 @@ struct reading {
     void *context;
     uint32_t budget;
     uint32_t datagrams;
-    uint32_t empty;    /* bit per source that has nothing more */
+    uint32_t unread; /* bit per source that may have more */
+
     uint64_t consumed; /* kernel memory given back by what came from this host */
 };
 
@@ -40,13 +41,13 @@ struct facts {
 
 int udp_receive_prepare(struct udp *u)
 {
-    void *at = mmap(NULL, (size_t)RECEIVE_MESSAGES_MAX * RECEIVE_STRIDE, PROT_READ | PROT_WRITE,
+    void *at = mmap(NULL, (size_t)RECEIVE_AT_ONCE * RECEIVE_STRIDE, PROT_READ | PROT_WRITE,
                     MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 
     if (at == MAP_FAILED)
         return -errno;
     u->buffers = at;
-    for (uint32_t i = 0; i < RECEIVE_MESSAGES_MAX; i++) {
+    for (uint32_t i = 0; i < RECEIVE_AT_ONCE; i++) {
         struct receive_message *m = &u->message[i];
 
         m->iov = (struct iovec){u->buffers + (size_t)i * RECEIVE_STRIDE, RECEIVE_STRIDE};
@@ -362,67 +363,27 @@ static uint32_t call_kernel(struct udp *u, enum source_kind kind, uint32_t count
 static void read_source(struct reading *r, enum source_kind kind)
 {
     struct udp *u = r->u;
-    struct source *s = &u->source[kind];
     uint32_t got;
 
     do {
-        got = call_kernel(u, kind, u->read_at_once);
+        got = call_kernel(u, kind, RECEIVE_AT_ONCE);
         for (uint32_t i = 0; i < got; i++) {
             if (kind == SOURCE_INBOX)
                 take_handed(r, &u->header[i]);
             else
-                take_message(r, s, &u->header[i]);
+                take_message(r, &u->source[kind], &u->header[i]);
         }
-        if (got) {
-            u->link.counters.rcv_calls++;
-            s->empty_reads = 0;
-        } else if (++s->empty_reads >= HOT_EMPTY_READS_MAX) {
-            s->hot = false;
-        }
-    } while (got == u->read_at_once && r->datagrams < r->budget);
-    if (got < u->read_at_once)
-        r->empty |= 1u << kind;
-}
-
-/* Asks which sources have something, and reads those. */
-static void look(struct reading *r)
-{
-    struct epoll_event events[SOURCE_COUNT];
-    int count = epoll_wait(r->u->epoll, events, SOURCE_COUNT, 0);
-    uint32_t ready = 0;
-
-    for (int i = 0; i < count; i++) {
-        enum source_kind kind = events[i].data.u32;
-
-        ready |= 1u << kind;
-        if (kind == SOURCE_LISTENER) {
-            group_serve(&r->u->group);
-        } else {
-            r->u->source[kind].hot = true;
-            r->u->source[kind].empty_reads = 0;
-            read_source(r, kind);
-        }
-    }
-    if (count >= 0)
-        r->empty |= SLOT_SOURCES & ~ready;
-}
-
-/* Looking costs a system call: the first empty call does so and then some, a busy one now and then.
- */
-static bool is_look_due(struct udp *u, uint32_t datagrams, bool any_hot)
-{
-    if (datagrams) {
-        u->empty_calls = 0;
-        return ++u->busy_calls % LOOK_BUSY_CALLS == 0;
-    }
-    return !any_hot || u->empty_calls++ % LOOK_EMPTY_CALLS == 0;
+        u->link.counters.rcv_calls += got > 0;
+    } while (got == RECEIVE_AT_ONCE && r->datagrams < r->budget);
+    if (got == RECEIVE_AT_ONCE)
+        r->unread |= 1u << kind;
 }
 
 /*
  * Gives memory back to senders of this host. When our sockets are empty, all that was
  * charged before we looked is gone, read or lost, whatever the sums say.
  */
-static void give_back(struct reading *r, uint64_t charged_before)
+static void give_back(struct reading *r, uint64_t charged_before, bool all_read)
 {
     struct shared_slot *mine = &r->u->group.shared->slots[r->u->slot];
     uint64_t old = atomic_load_explicit(&mine->consumed, memory_order_relaxed);
@@ -431,30 +392,47 @@ static void give_back(struct reading *r, uint64_t charged_before)
 
     if ((int64_t)(charged - consumed) < 0)
         consumed = charged;
-    if ((r->empty & SLOT_SOURCES) == SLOT_SOURCES && (int64_t)(charged_before - consumed) > 0)
+    if (all_read && (int64_t)(charged_before - consumed) > 0)
         consumed = charged_before;
     if (consumed != old)
         atomic_store_explicit(&mine->consumed, consumed, memory_order_release);
 }
 
+/* Asks the kernel which sources have something, and reads those. True if that told something. */
+static bool look(struct reading *r)
+{
+    struct epoll_event ready[SOURCE_COUNT];
+    int count = epoll_wait(r->u->epoll, ready, SOURCE_COUNT, 0);
+
+    for (int i = 0; i < count; i++) {
+        enum source_kind kind = ready[i].data.u32;
+
+        if (kind == SOURCE_LISTENER) {
+            group_serve(&r->u->group);
+            continue;
+        }
+        read_source(r, kind);
+        r->u->favourite = kind;
+    }
+    return count >= 0;
+}
+
+/*
+ * What brought something last is tried first, which saves the looking while it
+ * goes on to; the others then wait for LOOK_CALLS calls at most.
+ */
 uint32_t udp_receive(struct link *link, uint32_t budget, link_receive_fn fn, void *context)
 {
     struct udp *u = udp_of(link);
     struct reading r = {.u = u, .fn = fn, .context = context, .budget = budget};
     uint64_t charged =
         atomic_load_explicit(&u->group.shared->slots[u->slot].charged, memory_order_acquire);
-    bool any_hot = false;
+    bool looked = false;
 
-    for (enum source_kind kind = 0; kind < SOURCE_LISTENER; kind++) {
-        if (u->source[kind].fd < 0)
-            r.empty |= 1u << kind;
-        if (!u->source[kind].hot)
-            continue;
-        any_hot = true;
-        read_source(&r, kind);
-    }
-    if (is_look_due(u, r.datagrams, any_hot))
-        look(&r);
-    give_back(&r, charged);
+    if (u->source[u->favourite].fd >= 0)
+        read_source(&r, u->favourite);
+    if (r.datagrams == 0 || ++u->busy_calls % LOOK_CALLS == 0)
+        looked = look(&r);
+    give_back(&r, charged, looked && !(r.unread & SLOT_SOURCES));
     return r.datagrams;
 }
