@@ -1,0 +1,211 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * Two hosts: network namespaces joined by a pair of virtual interfaces, made
+ * with ip(8). What lo never does: cut batches into packets, answer with ICMP.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include <fcntl.h>
+#include <linux/ethtool.h>
+#include <linux/sockios.h>
+#include <net/if.h>
+#include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "member.h"
+
+static struct member near;
+static struct member far;
+static const struct udp_config plain;
+static int near_namespace;
+static int far_namespace;
+
+static void run(const char *command)
+{
+    if (system(command)) {
+        fprintf(stderr, "%s: failed\n", command);
+        exit(77);
+    }
+}
+
+static int open_namespace(void)
+{
+    return open("/proc/thread-self/ns/net", O_RDONLY | O_CLOEXEC);
+}
+
+/* The far one is made from the near one, so that ip can name it by a descriptor of ours. */
+static void make_hosts(void)
+{
+    char command[128];
+
+    namespace_make();
+    near_namespace = open_namespace();
+    if (unshare(CLONE_NEWNET))
+        exit(77);
+    far_namespace = open_namespace();
+    setns(near_namespace, CLONE_NEWNET);
+    run("ip link add near type veth peer name far");
+    snprintf(command, sizeof(command), "ip link set far netns /proc/%d/fd/%d", getpid(),
+             far_namespace);
+    run(command);
+    run("ip address add 192.0.2.1/24 dev near");
+    run("ip address add 2001:db8::1/64 dev near nodad");
+    run("ip link set near addrgenmode none up");
+    run("ip address add fe80::1/64 dev near nodad");
+    setns(far_namespace, CLONE_NEWNET);
+    run("ip link set lo up");
+    run("ip address add 192.0.2.2/24 dev far");
+    run("ip address add 2001:db8::2/64 dev far nodad");
+    run("ip link set far addrgenmode none up");
+    run("ip address add fe80::2/64 dev far nodad");
+    setns(near_namespace, CLONE_NEWNET);
+}
+
+static void start(struct member *m, int namespace)
+{
+    setns(namespace, CLONE_NEWNET);
+    member_start(m, &plain);
+    setns(near_namespace, CLONE_NEWNET);
+}
+
+static int end_members(void **state)
+{
+    (void)state;
+    if (near.pid > 0)
+        member_kill(&near);
+    if (far.pid > 0)
+        member_kill(&far);
+    return 0;
+}
+
+static struct path path_ipv4(void)
+{
+    return (struct path){.src = gid_ipv4(0xc0000201), .dst = gid_ipv4(0xc0000202)};
+}
+
+static struct path path_ipv6(void)
+{
+    return (struct path){
+        .src = {.bytes = {0x20, 0x01, 0x0d, 0xb8, [15] = 1}},
+        .dst = {.bytes = {0x20, 0x01, 0x0d, 0xb8, [15] = 2}},
+    };
+}
+
+static struct path path_link_local(void)
+{
+    return (struct path){
+        .src = {.bytes = {0xfe, 0x80, [15] = 1}},
+        .dst = {.bytes = {0xfe, 0x80, [15] = 2}},
+        .scope_id = if_nametoindex("near"),
+    };
+}
+
+static void expect_arrival(struct path path)
+{
+    struct shipment s = {.path = path, .slot = far.slot, .count = 16, .len = 1040};
+    uint32_t before = far.seen_count;
+    struct link_counters c;
+
+    assert_int_equal(member_send(&near, &s), 0);
+    member_await(&far, before + s.count);
+    for (uint32_t i = before; i < far.seen_count; i++) {
+        assert_int_equal(far.seen[i].len, s.len);
+        assert_true(gid_equal(&far.seen[i].src, &path.src));
+        assert_true(gid_equal(&far.seen[i].dst, &path.dst));
+    }
+    c = member_counters(&far);
+    assert_int_equal(c.icrc_error, 0);
+    assert_int_equal(c.icrc_id_jump, 0);
+}
+
+static void batches_arrive_over_both_families_and_link_local(void **state)
+{
+    (void)state;
+    start(&near, near_namespace);
+    start(&far, far_namespace);
+    expect_arrival(path_ipv4());
+    expect_arrival(path_ipv6());
+    expect_arrival(path_link_local());
+}
+
+static void set_transmit_checksums(bool on)
+{
+    struct ethtool_value value = {.cmd = ETHTOOL_STXCSUM, .data = on};
+    struct ifreq request = {.ifr_name = "near", .ifr_data = (char *)&value};
+    int fd = socket(AF_INET, SOCK_DGRAM, 0);
+
+    assert_int_equal(ioctl(fd, SIOCETHTOOL, &request), 0);
+    close(fd);
+}
+
+/*
+ * Without checksums by the device the kernel cuts batches itself and numbers
+ * the packets, or refuses them, depending on its age: either way all arrive.
+ */
+static void batches_arrive_where_the_kernel_cuts_them(void **state)
+{
+    (void)state;
+    start(&near, near_namespace);
+    start(&far, far_namespace);
+    set_transmit_checksums(false);
+    expect_arrival(path_ipv4());
+    expect_arrival(path_ipv6());
+    assert_true(member_counters(&far).rcv_datagrams == 32);
+    set_transmit_checksums(true);
+}
+
+static void nobody_listening_is_noticed_and_harms_nobody(void **state)
+{
+    struct shipment s = {.path = path_ipv4(), .slot = 1, .count = 2, .len = 64};
+    struct link_counters c;
+    uint32_t i;
+
+    (void)state;
+    start(&near, near_namespace);
+    for (i = 0; i < 1000 && member_counters(&near).send_refused == 0; i++) {
+        assert_int_equal(member_send(&near, &s), 0);
+        usleep(1000);
+    }
+    c = member_counters(&near);
+    assert_true(c.send_refused > 0);
+    assert_int_equal(c.sent_datagrams, 2 * i); /* the error was another's: each call was repeated */
+    start(&far, far_namespace);
+    s.slot = far.slot;
+    assert_int_equal(member_send(&near, &s), 0);
+    member_await(&far, 2);
+}
+
+/* With forwarding by a host of another MTU there would be ICMP; with our own, the kernel says so at
+ * once. */
+static void a_smaller_mtu_is_counted(void **state)
+{
+    struct shipment s = {.path = path_ipv4(), .slot = 1, .count = 4, .len = 2096};
+
+    (void)state;
+    start(&near, near_namespace);
+    assert_int_equal(member_send(&near, &s), 0);
+    assert_int_equal(member_counters(&near).send_too_big, 1);
+    assert_int_equal(member_counters(&near).sent_datagrams, 0);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_teardown(batches_arrive_over_both_families_and_link_local, end_members),
+        cmocka_unit_test_teardown(batches_arrive_where_the_kernel_cuts_them, end_members),
+        cmocka_unit_test_teardown(nobody_listening_is_noticed_and_harms_nobody, end_members),
+        cmocka_unit_test_teardown(a_smaller_mtu_is_counted, end_members),
+    };
+
+    make_hosts();
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
