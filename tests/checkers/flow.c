@@ -15,6 +15,8 @@ void flow_begin(struct flow *f)
     f->quiet_until_ns = 0;
     f->may_go_back = false;
     f->activity_ns = 0;
+    f->sent_ns = 0;
+    f->start_count = 0;
     f->src_port = 0;
     f->expected = f->peer ? f->peer->psn_first : 0;
     f->ended = 0;
@@ -133,6 +135,8 @@ static void request_delivered(struct flow *f, const struct packet *p)
     if (!f->peer)
         return;
     psn = unwrap24(p->h.bth.psn.value, f->expected);
+    if (p->operation->kind == KIND_READ)
+        f->starts[f->start_count++ % FLOW_STARTS] = psn;
     if (psn != f->expected)
         return;
     f->expected += 1;
@@ -158,6 +162,19 @@ void flow_delivered(struct flow *f, const struct packet *p, uint64_t now)
 static bool may_have_gone_back(const struct flow *f, uint64_t now)
 {
     return f->may_go_back || (f->timeout_ns > 0 && now - f->activity_ns >= f->timeout_ns);
+}
+
+uint64_t flow_deadline(const struct flow *f, uint64_t now)
+{
+    uint64_t since = f->sent_ns > f->activity_ns ? f->sent_ns : f->activity_ns;
+
+    if (f->channel->service != SERVICE_RC || f->una >= f->cursor)
+        return UINT64_MAX;
+    if (f->quiet_until_ns > now)
+        return f->quiet_until_ns;
+    if (f->timeout_ns == 0 || may_have_gone_back(f, now))
+        return UINT64_MAX;
+    return since + f->timeout_ns;
 }
 
 static uint64_t bytes_in_flight(const struct flow *f)

@@ -14,6 +14,8 @@
 #include "wire/datagram.h"
 #include "wire/packet.h"
 
+#define FLOW_STARTS 64u
+
 /* A READ request or atomic that waits for its answer. */
 struct asked {
     uint64_t first; /* PSNs first .. end - 1 */
@@ -43,7 +45,8 @@ struct flow {
     uint64_t quiet_psn;
     uint64_t retransmitted;
     bool may_go_back;     /* a NAK or a hole in the answers came since it last went back */
-    uint64_t activity_ns; /* when its retransmission timer can last have begun anew */
+    uint64_t activity_ns; /* of the last progress */
+    uint64_t sent_ns;     /* of the last request */
     uint16_t src_port;    /* 0: nothing was sent */
 
     /* as responder, in the peer's PSNs */
@@ -53,6 +56,8 @@ struct flow {
     uint64_t response_next; /* past the READ or atomic response that was sent last */
     uint64_t response_max;  /* past the newest one */
     bool in_response;
+    uint64_t starts[FLOW_STARTS]; /* PSNs of READ requests that came lately */
+    uint32_t start_count;
 };
 
 /* What one engine sends: limits over all its flows. */
@@ -75,6 +80,9 @@ void flow_delivered(struct flow *f, const struct packet *p, uint64_t now);
 /* Bytes in flight of all flows to the destination of f, which just sent. */
 void flow_check_windows(struct flow *const *flows, uint32_t count, const struct flow *f,
                         const struct flow_limits *limits, uint64_t now);
+
+/* The latest time at which the engine must look after the flow on its own; UINT64_MAX: never. */
+uint64_t flow_deadline(const struct flow *f, uint64_t now);
 
 /* --- between the two files of the checker --- */
 

@@ -228,6 +228,8 @@ void flow_request_sent(struct flow *f, const struct packet *p, uint64_t now)
         packets = (p->h.reth.dma_len + f->channel->pmtu - 1) / f->channel->pmtu;
     if (opcode_is_answered(at.m->opcode))
         ask(f, p, at.psn, packets);
+    f->sent_ns = now;
+    f->quiet_until_ns = 0;
     f->cursor = at.psn + packets;
     if (f->cursor > f->sent)
         f->sent = f->cursor;

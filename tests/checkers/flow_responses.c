@@ -17,6 +17,11 @@ static void check_msn(struct flow *f, const struct packet *p, uint64_t psn)
            opcode_name(p->h.bth.opcode), (unsigned long)msn, (unsigned long)f->ended);
     EXPECT(msn >= f->msn || repeated, "%s: %s with MSN %lu after %lu", f->name,
            opcode_name(p->h.bth.opcode), (unsigned long)msn, (unsigned long)f->msn);
+    /* An ACK of the newest request counts all that came. */
+    if (p->operation->kind == KIND_ACK && aeth_kind(p->h.aeth.syndrome) == AETH_ACK &&
+        psn + 1 == f->expected)
+        EXPECT(msn == f->ended, "%s: ACK with MSN %lu after %lu requests", f->name,
+               (unsigned long)msn, (unsigned long)f->ended);
     if (msn > f->msn)
         f->msn = msn;
 }
@@ -50,6 +55,17 @@ static void check_syndrome(const struct flow *f, const struct packet *p, uint64_
            f->name, aeth_name(syndrome), p->h.bth.psn.value);
 }
 
+static bool was_asked(const struct flow *f, uint64_t psn)
+{
+    uint32_t i;
+
+    for (i = 0; i < FLOW_STARTS && i < f->start_count; i++) {
+        if (f->starts[i] == psn)
+            return true;
+    }
+    return f->start_count > FLOW_STARTS; /* it may have been forgotten */
+}
+
 static void read_response_sent(struct flow *f, const struct packet *p, uint64_t psn,
                                const struct message *m)
 {
@@ -66,6 +82,9 @@ static void read_response_sent(struct flow *f, const struct packet *p, uint64_t 
         EXPECT(psn == f->response_next, "%s: READ responses have a hole at PSN %u", f->name,
                (unsigned)(f->response_next & 0xffffff));
     }
+    if (position_starts(position))
+        EXPECT(was_asked(f, psn), "%s: READ responses begin at PSN %u, where nobody asked", f->name,
+               p->h.bth.psn.value);
     f->in_response = !position_ends(position);
 }
 

@@ -29,8 +29,11 @@ uint64_t app_work(struct app *a, const struct work *w)
 
 /* --- completions and events --- */
 
-static void completed(struct app *a, const struct app_host *home, const struct completion *wc)
+/* silent: no event came since the queue was armed for solicited completions and emptied. */
+static void completed(struct app *a, const struct app_host *home, const struct completion *wc,
+                      bool silent)
 {
+    bool solicited = wc->status != STATUS_SUCCESS;
     const struct work *w = &a->works[wc->wr_id];
     struct world *world = &a->world;
 
@@ -43,7 +46,8 @@ static void completed(struct app *a, const struct app_host *home, const struct c
     if (w->message)
         sending_completed(w->ep, w->message, wc);
     else
-        receiving_completed(a, w, wc);
+        solicited |= receiving_completed(a, w, wc);
+    EXPECT(!silent || !solicited, "QP %06x: no event for a solicited completion", wc->qpn);
 }
 
 static bool is_due(struct app *a, struct app_cq *q)
@@ -65,6 +69,7 @@ static bool is_due(struct app *a, struct app_cq *q)
 static uint32_t poll(struct app *a, struct app_host *home, struct app_cq *q)
 {
     bool all = q->habit != CQ_POLLED || a->finished;
+    bool silent = q->habit == CQ_SOLICITED && !q->notified;
     struct completion wcs[16];
     uint32_t total = 0;
     int count;
@@ -82,7 +87,7 @@ static uint32_t poll(struct app *a, struct app_host *home, struct app_cq *q)
         count = cq_poll(q->cq, ask, wcs);
         EXPECT(count >= 0, "cq_poll returns %d", count);
         for (i = 0; i < count; i++)
-            completed(a, home, &wcs[i]);
+            completed(a, home, &wcs[i], silent);
         total += (uint32_t)count;
     } while (all && count > 0);
     return total;
@@ -285,12 +290,29 @@ static void check_windows(struct host *h, const struct flow *f)
     flow_check_windows(flows, count, f, &a->limits, a->world.now);
 }
 
+static void check_deadline(struct host *h, uint64_t deadline_ns)
+{
+    struct app *a = current;
+    uint32_t i;
+
+    for (i = 0; i < a->endpoint_count; i++) {
+        const struct endpoint *ep = a->endpoints[i];
+        uint64_t due = flow_deadline(&ep->flow, a->world.now);
+
+        if (ep->home->host == h && qp_state(ep->qp) == QP_RTS)
+            EXPECT(deadline_ns <= due,
+                   "%s: the engine sleeps until %lu, %lu at the latest is right", ep->channel.name,
+                   (unsigned long)deadline_ns, (unsigned long)due);
+    }
+}
+
 static const struct world_ops ops = {
     .turn = turn,
     .event = on_event,
     .sender = sender,
     .receiver = receiver,
     .check_windows = check_windows,
+    .check_deadline = check_deadline,
 };
 
 /* The engine's copy: nothing may be written to where nobody asked for it. */

@@ -176,7 +176,8 @@ bool receiving_post(struct endpoint *ep, bool bad);
 
 void receiving_turn(struct endpoint *ep);
 void receiving_shared_turn(struct app *a, struct app_host *home);
-void receiving_completed(struct app *a, const struct work *w, const struct completion *wc);
+/* Returns true when the sender is known to have asked for a solicited event. */
+bool receiving_completed(struct app *a, const struct work *w, const struct completion *wc);
 
 /* --- sending.c --- */
 

@@ -128,7 +128,7 @@ static void check_lent(struct endpoint *ep, const struct message *m)
            "%s: key 0x%08x lives after it was invalidated", ep->channel.name, m->imm);
 }
 
-void receiving_completed(struct app *a, const struct work *w, const struct completion *wc)
+bool receiving_completed(struct app *a, const struct work *w, const struct completion *wc)
 {
     struct endpoint *ep = find_endpoint(a, wc->qpn);
     struct endpoint *from;
@@ -148,4 +148,6 @@ void receiving_completed(struct app *a, const struct work *w, const struct compl
     give_back(w->receive->queue == &ep->own ? &ep->arena : &ep->home->shared_arena, w->receive);
     if (!m && ep->connection)
         connection_close(ep->connection);
+    /* Two messages without bytes look the same, so that only RC knows which one came. */
+    return m && ep->service == SERVICE_RC && (m->flags & WR_SOLICITED);
 }

@@ -19,12 +19,12 @@ enum fault {
     FAULT_PAST_THE_END,
     FAULT_BEFORE_THE_START,
     FAULT_WRAPS,
-    FAULT_NO_RIGHT,    /* a region of the peer without remote rights */
-    FAULT_FOREIGN_PD,  /* a region of another protection domain */
+    FAULT_NO_RIGHT,   /* a region of the peer without remote rights */
+    FAULT_FOREIGN_PD, /* a region of another protection domain */
     FAULT_FREED_KEY,
     FAULT_UNALIGNED,
-    FAULT_QP_FORBIDS,  /* the peer's QP does not do this */
-    FAULT_TOO_LONG,    /* longer than the receive request */
+    FAULT_QP_FORBIDS, /* the peer's QP does not do this */
+    FAULT_TOO_LONG,   /* longer than the receive request */
     FAULT_INVALID_KEY_TO_INVALIDATE,
     FAULT_BAD_RECEIVE, /* the receive request has a key that is not good */
     FAULT_LOCAL_KEY,
@@ -108,8 +108,8 @@ static void spoil_target(struct endpoint *ep, struct message *m, enum fault faul
     struct app_host *home = ep->peer->home;
     struct dice *d = &ep->app->dice;
     struct connection *c = ep->connection;
-    uint32_t all = ACCESS_LOCAL_WRITE | ACCESS_REMOTE_WRITE | ACCESS_REMOTE_READ |
-                   ACCESS_REMOTE_ATOMIC;
+    uint32_t all =
+        ACCESS_LOCAL_WRITE | ACCESS_REMOTE_WRITE | ACCESS_REMOTE_READ | ACCESS_REMOTE_ATOMIC;
 
     switch (fault) {
     case FAULT_WRONG_KEY:

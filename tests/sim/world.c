@@ -168,6 +168,7 @@ void host_pump(struct host *h)
     transmit(h);
     take_events(h);
     set_timer(h);
+    h->world->ops->check_deadline(h, engine_deadline(h->engine));
 }
 
 static void serve(struct host *h)

@@ -86,6 +86,8 @@ struct world_ops {
     struct flow *(*sender)(struct host *h, const struct host *to, uint32_t dest, uint32_t src);
     struct flow *(*receiver)(const struct host *to, uint32_t dest);
     void (*check_windows)(struct host *h, const struct flow *f);
+    /* Nothing can be sent now; the engine asks to be called at deadline_ns. */
+    void (*check_deadline)(struct host *h, uint64_t deadline_ns);
 };
 
 struct world {
