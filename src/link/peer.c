@@ -4,22 +4,11 @@
  */
 #include "link/peer.h"
 
-#include <string.h>
-
-static uint32_t hash(const struct gid *own, const struct gid *other)
-{
-    uint64_t word[4];
-
-    memcpy(word, own->bytes, 16);
-    memcpy(word + 2, other->bytes, 16);
-    word[0] = (word[0] ^ word[1] * 3) * 0x9e3779b97f4a7c15u;
-    word[2] = (word[2] ^ word[3] * 5) * 0xc2b2ae3d27d4eb4fu;
-    return (uint32_t)((word[0] ^ word[2] >> 7) >> 40) % PEERS_SETS;
-}
+#include "link/gid_hash.h"
 
 struct peer *peers_get(struct peers *t, const struct gid *own, const struct gid *other)
 {
-    uint32_t set = hash(own, other);
+    uint64_t set = gid_hash(other, gid_hash(own, 0)) % PEERS_SETS;
     struct peer *p;
 
     for (p = t->entry[set]; p < t->entry[set] + PEERS_WAYS; p++) {

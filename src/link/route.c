@@ -10,6 +10,8 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "link/gid_hash.h"
+
 struct question {
     struct nlmsghdr header;
     struct rtmsg route;
@@ -59,17 +61,9 @@ static bool ask_kernel(int socket, const struct gid *address)
            a.header.nlmsg_type == RTM_NEWROUTE && a.route.rtm_type == RTN_LOCAL;
 }
 
-static uint32_t hash(const struct gid *address)
-{
-    uint64_t word[2];
-
-    memcpy(word, address->bytes, sizeof(word));
-    return (uint32_t)(((word[0] * 3 ^ word[1]) * 0x9e3779b97f4a7c15u) >> 40) % ROUTE_ANSWERS;
-}
-
 bool routes_is_local(struct routes *r, const struct gid *address, uint64_t now_ns)
 {
-    struct route_answer *a = &r->answer[hash(address)];
+    struct route_answer *a = &r->answer[gid_hash(address, 0) % ROUTE_ANSWERS];
 
     if (r->socket < 0)
         return false;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Options of the sockets on port 4791 and the order in which they are made;
- * what each is for was measured (ARCHITECTURE.md, "Why it is so").
+ * Options of the sockets on port 4791 and the order in which they are made
+ * (socket(7), udp(7)).
  */
 #include "link/slot_socket.h"
 

@@ -121,8 +121,10 @@ static int adopt(struct udp *u, const struct slot_sockets *s, enum source_kind f
     return err;
 }
 
-/* Tells the others where to hand what is ours, and how much fits: half of what the kernel accounts
- * (link-facts A7). */
+/*
+ * Tells the others where to hand what is ours, and how much fits: half of what
+ * the kernel accounts, since it gives memory back late.
+ */
 static void publish(struct udp *u, uint64_t inbox_name)
 {
     struct shared_slot *mine = &u->group.shared->slots[u->slot];

@@ -78,6 +78,7 @@ static inline struct udp *udp_of(struct link *link)
 /* CLOCK_MONOTONIC, coarse: for things that happen about once a second. */
 uint64_t udp_now_ns(void);
 
+/* udp_room.c */
 /* Kernel memory that so many datagrams, bytes in all, take in a receiver's socket when they are
  * sent at once. */
 uint32_t udp_truesize(uint32_t count, uint32_t bytes);
@@ -85,10 +86,15 @@ uint32_t udp_truesize(uint32_t count, uint32_t bytes);
 /* Whether there is a process behind this slot at this address whose memory is counted. */
 bool udp_counts_room(struct udp *u, const struct gid *dst, uint8_t slot);
 
+uint32_t udp_local_room(struct link *link, const struct gid *dst, uint8_t slot);
+
+/* udp_pool.c: the socket for a batch, opened if need be; 0 or a negative errno. */
+int udp_pool_get(struct udp *u, enum family f, const struct datagram_batch *b,
+                 struct send_socket **out);
+void udp_pool_close(struct udp *u);
+
 /* udp_send.c */
 int udp_send(struct link *link, struct datagram_batch *b);
-uint32_t udp_local_room(struct link *link, const struct gid *dst, uint8_t slot);
-void udp_pool_close(struct udp *u);
 
 /* udp_receive.c */
 int udp_receive_prepare(struct udp *u);

@@ -10,14 +10,9 @@
 #include <arpa/inet.h>
 #include <assert.h>
 #include <errno.h>
-#include <limits.h>
 #include <linux/errqueue.h>
-#include <linux/filter.h>
 #include <netinet/udp.h>
-#include <stdio.h>
 #include <string.h>
-#include <sys/random.h>
-#include <unistd.h>
 
 #include "base/bytes.h"
 #include "base/log.h"
@@ -35,100 +30,6 @@ struct sending {
     _Alignas(struct cmsghdr) char control[128];
 };
 
-/* The pool of sockets to send from. */
-
-static void set_option(int fd, int level, int name, int value)
-{
-    setsockopt(fd, level, name, &value, sizeof(value));
-}
-
-/* Nobody has a reason to send to these ports: what comes is dropped unseen. */
-static void refuse_datagrams(int fd)
-{
-    struct sock_filter code[] = {{.code = BPF_RET | BPF_K, .k = 0}};
-    struct sock_fprog program = {.len = 1, .filter = code};
-
-    setsockopt(fd, SOL_SOCKET, SO_ATTACH_FILTER, &program, sizeof(program));
-}
-
-/* Binds some free port of the range; others, our own included, have some of them. Returns it or a
- * negative errno. */
-static int bind_some_port(int fd, enum family f)
-{
-    uint32_t offset = 0;
-
-    if (getrandom(&offset, sizeof(offset), 0) < 0)
-        return -errno;
-    for (uint32_t i = 0; i < SEND_PORT_ATTEMPTS; i++) {
-        uint16_t port = (uint16_t)(SEND_PORT_FIRST + (offset + i * 37) % SEND_PORT_COUNT);
-        struct sockaddr_in in = {.sin_family = AF_INET, .sin_port = htons(port)};
-        struct sockaddr_in6 in6 = {.sin6_family = AF_INET6, .sin6_port = htons(port)};
-
-        if (f == FAMILY_IPV4 ? bind(fd, (const struct sockaddr *)&in, sizeof(in)) == 0
-                             : bind(fd, (const struct sockaddr *)&in6, sizeof(in6)) == 0)
-            return port;
-        if (errno != EADDRINUSE)
-            return -errno;
-    }
-    return -EADDRINUSE;
-}
-
-static int open_send_socket(struct send_socket *s, enum family f)
-{
-    int fd = socket(family_domain(f), SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-    int port;
-
-    if (fd < 0)
-        return -errno;
-    if (f == FAMILY_IPV4) {
-        set_option(fd, IPPROTO_IP, IP_MTU_DISCOVER, IP_PMTUDISC_DO);
-        set_option(fd, IPPROTO_IP, IP_RECVERR, 1);
-    } else {
-        set_option(fd, IPPROTO_IPV6, IPV6_V6ONLY, 1);
-        set_option(fd, IPPROTO_IPV6, IPV6_MTU_DISCOVER, IPV6_PMTUDISC_DO);
-        set_option(fd, IPPROTO_IPV6, IPV6_RECVERR, 1);
-    }
-    set_option(fd, SOL_SOCKET, SO_SNDBUF, SEND_BUFFER);
-    refuse_datagrams(fd);
-    port = bind_some_port(fd, f);
-    if (port < 0) {
-        close(fd);
-        return port;
-    }
-    *s = (struct send_socket){.fd = fd, .port = (uint16_t)port};
-    return 0;
-}
-
-/*
- * The same socket for all of a QP, and different ones for neighbouring slots
- * of one address, lest the receiver's kernel merge datagrams of two processes.
- */
-static int pool_get(struct udp *u, enum family f, const struct datagram_batch *b,
-                    struct send_socket **out)
-{
-    uint32_t classes =
-        u->config.send_sockets < SEND_SLOT_CLASSES ? u->config.send_sockets : SEND_SLOT_CLASSES;
-    uint32_t paths = u->config.send_sockets / classes;
-    uint32_t mixed = (b->src_port * 0x9e3779b1u) >> 16;
-    struct send_socket *s = &u->pool[f][b->dest_slot % classes + classes * (mixed % paths)];
-
-    *out = s;
-    return s->port ? 0 : open_send_socket(s, f);
-}
-
-void udp_pool_close(struct udp *u)
-{
-    for (enum family f = 0; f < FAMILY_COUNT; f++) {
-        for (uint32_t i = 0; i < SEND_SOCKETS_MAX; i++) {
-            if (u->pool[f][i].port)
-                close(u->pool[f][i].fd);
-            u->pool[f][i].port = 0;
-        }
-    }
-}
-
-/* Room at a receiver on this host. */
-
 static uint32_t segment_len(const struct datagram_batch *b, uint32_t i)
 {
     return (uint32_t)(i + 1 < b->count ? b->segment_len : b->last_len);
@@ -137,24 +38,6 @@ static uint32_t segment_len(const struct datagram_batch *b, uint32_t i)
 static uint32_t batch_len(const struct datagram_batch *b)
 {
     return (uint32_t)((b->count - 1) * b->segment_len + b->last_len);
-}
-
-uint32_t udp_truesize(uint32_t count, uint32_t bytes)
-{
-    uint32_t bucket = 512;
-
-    if (count > 1)
-        return bytes + count * TRUESIZE_SEGMENT + TRUESIZE_BATCH;
-    while (bucket < bytes + TRUESIZE_HEADERS)
-        bucket *= 2;
-    return bucket + TRUESIZE_ALONE;
-}
-
-bool udp_counts_room(struct udp *u, const struct gid *dst, uint8_t slot)
-{
-    return slot >= SLOT_FIRST && slot <= SLOT_LAST &&
-           atomic_load_explicit(&u->group.shared->slots[slot].budget, memory_order_relaxed) &&
-           routes_is_local(&u->routes, dst, udp_now_ns());
 }
 
 /* What the datagrams from first on add to the receiver's memory; 0 when that is not counted. */
@@ -170,40 +53,6 @@ static uint64_t cost(const struct sending *x, uint32_t first, bool at_once)
     for (uint32_t i = first; i < b->count; i++)
         sum += udp_truesize(1, segment_len(b, i));
     return sum;
-}
-
-/* A receiver that moved nothing since room ran out, a second ago, no longer holds anyone up. */
-static bool is_stalled(struct udp *u, uint8_t slot, uint64_t consumed)
-{
-    uint64_t now_ns = udp_now_ns();
-
-    if (!u->stalled_since_ns[slot] || u->stalled_at[slot] != consumed) {
-        u->stalled_since_ns[slot] = now_ns;
-        u->stalled_at[slot] = consumed;
-    }
-    return now_ns - u->stalled_since_ns[slot] >= LOCAL_STALL_NS;
-}
-
-uint32_t udp_local_room(struct link *link, const struct gid *dst, uint8_t slot)
-{
-    const uint32_t reserve = TRUESIZE_BATCH + SEND_SEGMENTS_MAX * TRUESIZE_SEGMENT;
-    struct udp *u = udp_of(link);
-    struct shared_slot *r = &u->group.shared->slots[slot];
-    uint64_t consumed = atomic_load_explicit(&r->consumed, memory_order_acquire);
-    int64_t used = (int64_t)(atomic_load_explicit(&r->charged, memory_order_acquire) - consumed);
-    int64_t room;
-
-    if (!udp_counts_room(u, dst, slot))
-        return UINT32_MAX;
-    room = (int64_t)atomic_load_explicit(&r->budget, memory_order_relaxed) - reserve;
-    if (used > 0)
-        room -= used;
-    else if (room < DATAGRAM_LEN_MAX)
-        room = DATAGRAM_LEN_MAX;
-    if (room < DATAGRAM_LEN_MAX)
-        return is_stalled(u, slot, consumed) ? UINT32_MAX : 0;
-    u->stalled_since_ns[slot] = 0;
-    return (uint32_t)room;
 }
 
 /* What goes wrong. */
@@ -550,7 +399,7 @@ int udp_send(struct link *link, struct datagram_batch *b)
     x.batch = b;
     x.peer = peers_get(&u->peers, &b->path.src, &b->path.dst);
     x.control_len = 0;
-    err = pool_get(u, f, b, &x.socket);
+    err = udp_pool_get(u, f, b, &x.socket);
     if (err) {
         note_error(u, x.peer, -err, 0);
         return 0;

@@ -168,6 +168,40 @@ static void a_group_that_dies_never_mixes_with_the_next(void **state)
     }
 }
 
+/* Whoever lives hears what is sent to it, whatever happens around it. */
+static void processes_come_and_go_while_others_talk(void **state)
+{
+    enum { COUNT = 16, STEPS = 300 };
+    uint32_t dice = 12345;
+
+    (void)state;
+    start_crowd(0, COUNT);
+    for (uint32_t step = 0; step < STEPS; step++) {
+        struct member *to;
+        struct member *from;
+        struct shipment s = {.path = path_loopback4(), .count = 8, .len = 1040};
+
+        dice = dice * 1664525 + 1013904223;
+        if (dice >> 30 == 0) {
+            uint32_t victim = (dice >> 20) % COUNT;
+
+            member_kill(&crowd[victim]);
+            start_crowd(victim, 1);
+            continue;
+        }
+        to = &crowd[(dice >> 20) % COUNT];
+        from = &crowd[(dice >> 10) % COUNT];
+        s.slot = to->slot;
+        s.mark = (uint8_t)step;
+        to->seen_count = 0;
+        assert_int_equal(member_send(from, &s), 0);
+        member_await(to, s.count);
+        for (uint32_t i = 0; i < s.count; i++)
+            assert_int_equal(to->seen[i].mark, s.mark);
+    }
+    expect_slots(COUNT);
+}
+
 static void a_closed_link_leaves_its_slot_clean(void **state)
 {
     struct shipment s = {.path = path_loopback4(), .slot = 2, .mark = 1, .count = 1, .len = 64};
@@ -344,6 +378,7 @@ int main(void)
         cmocka_unit_test_teardown(slots_of_killed_processes_go_to_the_next, end_crowd),
         cmocka_unit_test_teardown(the_group_outlives_its_creator, end_crowd),
         cmocka_unit_test_teardown(a_group_that_dies_never_mixes_with_the_next, end_crowd),
+        cmocka_unit_test_teardown(processes_come_and_go_while_others_talk, end_crowd),
         cmocka_unit_test_teardown(a_closed_link_leaves_its_slot_clean, end_crowd),
         cmocka_unit_test_teardown(a_forked_child_gets_a_slot_of_its_own, end_crowd),
         cmocka_unit_test_teardown(a_forked_child_does_not_keep_the_lease_of_a_killed_parent,

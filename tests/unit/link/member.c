@@ -108,8 +108,8 @@ static int do_send(struct body *b, const struct shipment *s)
     int err;
 
     for (uint32_t i = 0; i < s->count; i++)
-        fill_datagram(buffer + i * s->len, i + 1 < s->count ? s->len : (uint32_t)batch.last_len,
-                      s->slot, s->mark);
+        fill_datagram(buffer + (size_t)i * s->len,
+                      i + 1 < s->count ? s->len : (uint32_t)batch.last_len, s->slot, s->mark);
     while ((err = link_send(b->link, &batch)) == -EAGAIN) {
         struct pollfd p = {.fd = link_wants_write(b->link), .events = POLLOUT};
 

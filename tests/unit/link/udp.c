@@ -81,7 +81,7 @@ static void expect_all_to_all(const struct udp_config *config, struct path path)
         assert_int_equal(c.icrc_id_jump, 0);
         assert_int_equal(c.stray_dropped, 0);
         assert_int_equal(c.hand_over_full, 0);
-        assert_int_equal(c.sent_datagrams % (MEMBERS * s.count), 0);
+        assert_true(c.sent_datagrams >= (uint64_t)MEMBERS * s.count);
         assert_int_equal(c.gso_refused > 0, config->no_gso);
         strays += c.wrong_slot_segments;
         handed += c.handed_over;
@@ -142,9 +142,10 @@ static void traffic_class_and_hop_limit_travel(void **state)
         s.path.hop_limit = 33;
         assert_int_equal(member_send(&member[0], &s), 0);
         member_await(&member[1], 2 * i + 2);
-        assert_int_equal(member[1].seen[2 * i].traffic_class, 0x6a);
-        assert_int_equal(member[1].seen[2 * i].hop_limit, 33);
-        assert_int_equal(member[1].seen[2 * i + 1].traffic_class, 0x6a);
+        for (uint32_t k = 0; k < member[1].seen_count; k++) {
+            assert_int_equal(member[1].seen[k].traffic_class, 0x6a);
+            assert_int_equal(member[1].seen[k].hop_limit, 33);
+        }
     }
 }
 
@@ -260,8 +261,8 @@ static void a_merged_datagram_is_taken_apart(void **state)
     slots[3] = member[2].slot;
     slots[4] = 77; /* nobody's */
     for (uint32_t i = 0; i < COUNT; i++) {
-        fill_datagram(bytes + i * LEN, LEN, slots[i % 5], (uint8_t)i);
-        write_icrc(bytes + i * LEN, LEN, port, (uint16_t)i);
+        fill_datagram(bytes + (size_t)i * LEN, LEN, slots[i % 5], (uint8_t)i);
+        write_icrc(bytes + (size_t)i * LEN, LEN, port, (uint16_t)i);
     }
     assert_int_equal(setsockopt(fd, IPPROTO_UDP, UDP_SEGMENT, &size, sizeof(size)), 0);
     throw(fd, bytes, sizeof(bytes));

@@ -1,0 +1,59 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * Room at receivers on this host. Whoever sends adds what its datagrams will take
+ * of the receiver's kernel memory to a sum in the group's memory; the receiver
+ * adds what it has read to another (udp_receive.c).
+ */
+#include "link/udp_private.h"
+
+uint32_t udp_truesize(uint32_t count, uint32_t bytes)
+{
+    uint32_t bucket = 512;
+
+    if (count > 1)
+        return bytes + count * TRUESIZE_SEGMENT + TRUESIZE_BATCH;
+    while (bucket < bytes + TRUESIZE_HEADERS)
+        bucket *= 2;
+    return bucket + TRUESIZE_ALONE;
+}
+
+bool udp_counts_room(struct udp *u, const struct gid *dst, uint8_t slot)
+{
+    return slot >= SLOT_FIRST && slot <= SLOT_LAST &&
+           atomic_load_explicit(&u->group.shared->slots[slot].budget, memory_order_relaxed) &&
+           routes_is_local(&u->routes, dst, udp_now_ns());
+}
+
+/* A receiver that moved nothing since room ran out, a second ago, no longer holds anyone up. */
+static bool is_stalled(struct udp *u, uint8_t slot, uint64_t consumed)
+{
+    uint64_t now_ns = udp_now_ns();
+
+    if (!u->stalled_since_ns[slot] || u->stalled_at[slot] != consumed) {
+        u->stalled_since_ns[slot] = now_ns;
+        u->stalled_at[slot] = consumed;
+    }
+    return now_ns - u->stalled_since_ns[slot] >= LOCAL_STALL_NS;
+}
+
+uint32_t udp_local_room(struct link *link, const struct gid *dst, uint8_t slot)
+{
+    const uint32_t reserve = TRUESIZE_BATCH + SEND_SEGMENTS_MAX * TRUESIZE_SEGMENT;
+    struct udp *u = udp_of(link);
+    struct shared_slot *r = &u->group.shared->slots[slot];
+    uint64_t consumed = atomic_load_explicit(&r->consumed, memory_order_acquire);
+    int64_t used = (int64_t)(atomic_load_explicit(&r->charged, memory_order_acquire) - consumed);
+    int64_t room;
+
+    if (!udp_counts_room(u, dst, slot))
+        return UINT32_MAX;
+    room = (int64_t)atomic_load_explicit(&r->budget, memory_order_relaxed) - reserve;
+    if (used > 0)
+        room -= used;
+    else if (room < DATAGRAM_LEN_MAX)
+        room = DATAGRAM_LEN_MAX;
+    if (room < DATAGRAM_LEN_MAX)
+        return is_stalled(u, slot, consumed) ? UINT32_MAX : 0;
+    u->stalled_since_ns[slot] = 0;
+    return (uint32_t)room;
+}
