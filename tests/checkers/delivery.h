@@ -33,6 +33,7 @@ struct receive_queue {
     uint32_t open;           /* posted and not over */
     uint32_t errors_allowed; /* STATUS_BIT of what receives may end with now */
     bool failed;             /* own queue: an error came in this life */
+    bool forged;             /* as in struct channel */
 };
 
 /* Takes r (from malloc) over. */
@@ -47,7 +48,7 @@ struct receiver {
 
 /*
  * A completion of r with a message of the channel from. Returns the message, or
- * NULL when the completion is an error that may be.
+ * NULL when the completion is an error that may be, or may be forged.
  */
 struct message *delivery_completed(struct channel *from, struct receive *r,
                                    const struct completion *wc, const struct receiver *to);

@@ -78,6 +78,7 @@ struct channel {
     uint32_t delivered; /* messages before this one were received, or need no receive request */
     uint32_t errors_allowed; /* STATUS_BIT of what may end a life */
     bool failed;             /* a completion with an error came */
+    bool forged;             /* others send in the peer's name: only order and number are checked */
 };
 
 static inline bool opcode_takes_receive(enum wr_opcode opcode)

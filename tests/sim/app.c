@@ -152,7 +152,8 @@ static bool endpoint_is_done(const struct endpoint *ep)
         return false;
     if (ep->connection && ep->connection->state != CONNECTION_RUNS)
         return false;
-    for (i = c->delivered; ep->service == SERVICE_RC && i < c->count; i++) {
+    for (i = c->delivered; ep->service == SERVICE_RC && !app_is_hostile(ep->app) && i < c->count;
+         i++) {
         if (opcode_takes_receive(c->messages[i]->opcode))
             return false;
     }
@@ -270,9 +271,10 @@ static struct flow *sender(struct host *h, const struct host *to, uint32_t dest,
 
 static struct flow *receiver(const struct host *to, uint32_t dest)
 {
+    const struct app *a = current;
     struct endpoint *ep = endpoint_at(to, dest);
 
-    return ep ? &ep->flow : NULL;
+    return ep && !app_is_hostile(a) ? &ep->flow : NULL;
 }
 
 static void check_windows(struct host *h, const struct flow *f)
@@ -299,7 +301,7 @@ static void check_deadline(struct host *h, uint64_t deadline_ns)
         const struct endpoint *ep = a->endpoints[i];
         uint64_t due = flow_deadline(&ep->flow, a->world.now);
 
-        if (ep->home->host == h && qp_state(ep->qp) == QP_RTS)
+        if (ep->home->host == h && qp_state(ep->qp) == QP_RTS && !app_is_hostile(a))
             EXPECT(deadline_ns <= due,
                    "%s: the engine sleeps until %lu, %lu at the latest is right", ep->channel.name,
                    (unsigned long)deadline_ns, (unsigned long)due);
@@ -362,6 +364,7 @@ static void init_shared(struct app *a, struct app_host *home)
     struct srq_attr attr = {.wr_max = 16, .sge_max = 3};
 
     home->shared.shared = true;
+    home->shared.forged = app_is_hostile(a);
     snprintf(home->shared.name, sizeof(home->shared.name), "SRQ of host %u", home->host->index);
     if (!dice_percent(&a->dice, 40))
         return;
@@ -484,7 +487,8 @@ static void check_end(struct app *a)
 
     EXPECT(a->finished, "the world stops before all is done");
     for (i = 0; i < a->endpoint_count; i++) {
-        delivery_check_all(&a->endpoints[i]->channel);
+        if (!app_is_hostile(a))
+            delivery_check_all(&a->endpoints[i]->channel);
         requests_end_life(&a->endpoints[i]->channel);
     }
     check_books(a, "at the end");
@@ -494,7 +498,7 @@ static void check_end(struct app *a)
 
         EXPECT(engine_deadline(e) == ENGINE_NEVER, "host %u: a timer runs when all is done", i);
         EXPECT(!engine_wants_transmit(e), "host %u: wants to send when all is done", i);
-        for (k = 0; k < HOST_CELLS; k++)
+        for (k = 0; k < HOST_CELLS && !app_is_hostile(a); k++)
             cell_check(&home->cells[k], "atomics");
         if (a->world.plan.mode == MODE_lossless)
             check_lossless(a, home);

@@ -145,7 +145,13 @@ struct app {
 /* Errors are part of the plan: queue pairs get new lives. */
 static inline bool app_expects_errors(const struct app *a)
 {
-    return a->world.plan.mode == MODE_exhaustion || a->world.plan.mode == MODE_refusal;
+    return a->world.plan.mode == MODE_exhaustion || a->world.plan.mode == MODE_refusal ||
+           a->world.plan.mode == MODE_hostile;
+}
+
+static inline bool app_is_hostile(const struct app *a)
+{
+    return a->world.plan.mode == MODE_hostile;
 }
 
 /* --- app.c --- */

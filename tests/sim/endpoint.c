@@ -257,6 +257,8 @@ static void make_memory(struct endpoint *ep)
     snprintf(name, sizeof(name), "target of %s", ep->channel.name);
     book_init(&ep->target_book, name, target_len, dice_u64(d));
     region_init(&ep->target, ep->home->pd, &ep->target_book, BOOK_GUARD, target_len, RC_ACCESS, d);
+    if (app_is_hostile(ep->app)) /* who knows the key may write what he likes */
+        claim_open((struct piece){&ep->target_book, BOOK_GUARD, (uint32_t)target_len}, NULL);
 }
 
 struct endpoint *endpoint_new(struct app *a, struct app_host *home, enum service service)
@@ -272,6 +274,8 @@ struct endpoint *endpoint_new(struct app *a, struct app_host *home, enum service
     ep->index = a->endpoint_count;
     a->endpoints[a->endpoint_count++] = ep;
     ep->channel.service = service;
+    ep->channel.forged = app_is_hostile(a);
+    ep->own.forged = app_is_hostile(a);
     make_queue_pair(ep);
     snprintf(ep->channel.name, sizeof(ep->channel.name), "%s %u:%06x", services[service],
              home->host->index, qp_qpn(ep->qp));
@@ -332,9 +336,11 @@ static bool is_quiet(const struct endpoint *ep)
 static void bury(struct endpoint *ep)
 {
     requests_end_life(&ep->channel);
-    delivery_check_all(&ep->channel);
+    if (!app_is_hostile(ep->app))
+        delivery_check_all(&ep->channel);
     sending_release(ep, true);
-    cell_check(&ep->peer->home->cells[SHARED_CELLS + ep->index], ep->channel.name);
+    if (!app_is_hostile(ep->app))
+        cell_check(&ep->peer->home->cells[SHARED_CELLS + ep->index], ep->channel.name);
     EXPECT(ep->receives == &ep->own || ep->last_wqe_count == 1,
            "%s: %u events of the last receive request", ep->channel.name, ep->last_wqe_count);
     modify(ep, QP_RESET, 0);

@@ -172,11 +172,69 @@ static void check_packet(struct departure *dep, const struct datagram_batch *b,
 
     EXPECT(packet_parse(bytes, len, &p) == DROP_NONE, "host %u sends %zu bytes that do not parse",
            dep->from->index, len);
+    if (w->plan.mode == MODE_hostile)
+        return; /* what is right depends on what was forged */
     f = w->ops->sender(dep->from, dep->to, p.h.bth.dest_qpn, p.h.deth.src_qpn);
     EXPECT(f, "host %u sends to QPN 0x%06x, of which it knows nothing", dep->from->index,
            p.h.bth.dest_qpn);
     flow_sent(f, b, bytes, len, w->now);
     w->ops->check_windows(dep->from, f);
+}
+
+static void forge_field(struct dice *d, uint8_t *bytes, size_t len)
+{
+    size_t headers = len < 40 ? len : 40;
+    size_t at = dice_below(d, headers);
+    uint32_t psn = load_be24(bytes + 9);
+
+    switch (dice_below(d, 6)) {
+    case 0: /* another operation of the same service */
+        bytes[0] = (uint8_t)((bytes[0] & 0xe0) | dice_below(d, 0x20));
+        break;
+    case 1:
+        bytes[0] = (uint8_t)dice_u64(d);
+        break;
+    case 2:
+        store_be24(bytes + 9, (psn + (uint32_t)dice_below(d, 40) - 20) & 0xffffff);
+        break;
+    case 3: /* anything in the first bytes of the headers */
+        bytes[at] = (uint8_t)dice_u64(d);
+        break;
+    case 4: /* flags, pad, version */
+        bytes[1] = (uint8_t)dice_u64(d);
+        break;
+    case 5: /* the first byte of an AETH */
+        if (len > 16)
+            bytes[12] = (uint8_t)dice_u64(d);
+        break;
+    }
+}
+
+/* A packet that nobody sent, with a right ICRC. */
+static void forge(struct host *from, struct host *to, const struct datagram_batch *b,
+                  const uint8_t *bytes, size_t len)
+{
+    struct world *w = from->world;
+    struct dice *d = &w->dice_wire;
+    uint8_t copy[PACKET_HEADERS_MAX + PACKET_PAYLOAD_MAX + 16];
+    uint32_t fields = (uint32_t)dice_between(d, 1, 3);
+    struct wire_packet *p;
+
+    memcpy(copy, bytes, len);
+    while (fields-- > 0)
+        forge_field(d, copy, len);
+    if (dice_percent(d, 20))
+        len = BTH_LEN + ICRC_LEN + dice_below(d, len - BTH_LEN - ICRC_LEN + 1);
+    if (dice_percent(d, 80))
+        len &= ~(size_t)3;
+    if (len < BTH_LEN + ICRC_LEN)
+        return;
+    w->counters.forged++;
+    ladder_note(w->ladder, w->now, from->index, "forged %s of %zu bytes to host %u",
+                opcode_name(copy[0]), len, to->index);
+    p = make_packet(from, b, copy, len);
+    p->damaged = len % 4 != 0; /* a link may refuse such a length */
+    deliver(to, p, w->now + w->plan.delay_ns + dice_below(d, w->plan.reorder_ns + 1));
 }
 
 static void check_batch(const struct host *h, const struct datagram_batch *b)
@@ -213,6 +271,8 @@ void network_send(struct host *h, const struct datagram_batch *b)
         hash_bytes(w, bytes, len - ICRC_LEN);
         travel_ns = send_packet(&dep, b, bytes, len);
         note_packet(&dep, bytes, len, travel_ns);
+        if (!world_is_healed(w) && dice_chance(&w->dice_wire, w->plan.faults.forge))
+            forge(h, dep.to, b, bytes, len);
         check_packet(&dep, b, bytes, len);
     }
 }

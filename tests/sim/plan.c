@@ -36,6 +36,8 @@ static void roll_faults(struct plan *p, struct dice *d)
         .delay = (uint32_t)PICK(d, 0, 0, 1000, 10000),
         .refuse = (uint32_t)PICK(d, 0, 0, 0, 5000, 20000),
     };
+    if (p->mode == MODE_hostile)
+        p->faults.forge = (uint32_t)PICK(d, 5000, 50000, 300000);
     if (p->mode == MODE_lossless || (p->mode == MODE_refusal && dice_percent(d, 60)))
         p->faults = (struct faults){0};
 }

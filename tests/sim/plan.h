@@ -16,10 +16,11 @@
 
 /* name, chance in a hundred, sentence */
 #define SIM_MODES(M)                                                                               \
-    M(ordinary, 60, "faults, then a healed wire; everything finishes")                             \
-    M(lossless, 10, "no faults: nothing is repeated, nothing is lost")                             \
+    M(ordinary, 55, "faults, then a healed wire; everything finishes")                             \
+    M(lossless, 8, "no faults: nothing is repeated, nothing is lost")                              \
     M(exhaustion, 15, "long cuts, short patience: requests fail, queue pairs begin anew")          \
-    M(refusal, 15, "bad requests: each fails as the specification says")
+    M(refusal, 15, "bad requests: each fails as the specification says")                           \
+    M(hostile, 7, "forged packets: nothing is harmed but the connections that they hit")
 
 enum sim_mode {
 #define SIM_MODE_ENUM(name, weight, text) MODE_##name,
@@ -38,6 +39,7 @@ struct faults {
     uint32_t corrupt;
     uint32_t delay;
     uint32_t refuse; /* the link takes the batch and drops it */
+    uint32_t forge;  /* one like it but for a few fields comes along */
 };
 
 struct plan {

@@ -146,7 +146,7 @@ bool receiving_completed(struct app *a, const struct work *w, const struct compl
     if (m && m->opcode == WR_SEND_INV)
         check_lent(ep, m);
     give_back(w->receive->queue == &ep->own ? &ep->arena : &ep->home->shared_arena, w->receive);
-    if (!m && ep->connection)
+    if (wc->status != STATUS_SUCCESS && ep->connection)
         connection_close(ep->connection);
     /* Two messages without bytes look the same, so that only RC knows which one came. */
     return m && ep->service == SERVICE_RC && (m->flags & WR_SOLICITED);

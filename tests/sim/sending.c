@@ -201,6 +201,15 @@ static void claim_answer(struct message *m, struct piece from)
     }
 }
 
+/* Something comes as the answer. */
+static void claim_anything(struct message *m)
+{
+    uint32_t i;
+
+    for (i = 0; opcode_is_answered(m->opcode) && i < m->piece_count; i++)
+        m->answer[i] = m->pieces[i].len ? claim_open(m->pieces[i], NULL) : NULL;
+}
+
 static void aim_at_memory(struct endpoint *ep, struct message *m)
 {
     struct dice *d = &ep->app->dice;
@@ -214,7 +223,9 @@ static void aim_at_memory(struct endpoint *ep, struct message *m)
         m->remote_addr = dice_u64(d);
         m->rkey = RKEY_OF_NOTHING;
     }
-    if (opcode_is_write(m->opcode)) {
+    if (app_is_hostile(ep->app)) {
+        claim_anything(m);
+    } else if (opcode_is_write(m->opcode)) {
         if (overlaps_read(&ep->channel, m->remote_addr, m->length))
             m->flags |= WR_FENCE;
         claim_target(m, where);
@@ -238,7 +249,6 @@ static void aim_at_cell(struct endpoint *ep, struct message *m)
     struct app_host *to = ep->peer->home;
     bool alone = app_expects_errors(ep->app) || dice_percent(d, 50);
     uint32_t index = alone ? SHARED_CELLS + ep->index : (uint32_t)dice_below(d, SHARED_CELLS);
-    uint32_t i;
 
     m->cell = &to->cells[index];
     m->remote_addr = region_address(&to->cell_region, m->cell->where.offset);
@@ -247,8 +257,7 @@ static void aim_at_cell(struct endpoint *ep, struct message *m)
     m->compare = dice_u64(d) | 1;
     if (m->opcode == WR_CMP_SWAP && dice_percent(d, 70))
         m->compare = expected_value(m->cell);
-    for (i = 0; i < m->piece_count; i++)
-        m->answer[i] = m->pieces[i].len ? claim_open(m->pieces[i], NULL) : NULL;
+    claim_anything(m);
 }
 
 static void lend_region(struct endpoint *ep, struct message *m)

@@ -74,6 +74,7 @@ struct wire_counters {
     uint64_t fates[8];
     uint64_t overflowed;
     uint64_t icrc_dropped;
+    uint64_t forged;
 };
 
 /* The application's part. */
