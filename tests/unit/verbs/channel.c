@@ -192,6 +192,46 @@ static void a_sleeper_is_woken(void **state)
     pair_close(&p);
 }
 
+#define WAKE_COUNT 300
+
+static void *send_many(void *arg)
+{
+    struct pair *p = arg;
+    struct ibv_sge sge = sge_of(p, 0, 0, 1);
+    struct ibv_send_wr wr = {.sg_list = &sge, .num_sge = 1, .opcode = IBV_WR_SEND};
+
+    for (int i = 0; i < WAKE_COUNT; i++) {
+        post_request(p, &wr); /* waits for a receive request, if there is none yet */
+        expect_success(p->send_cq);
+    }
+    return NULL;
+}
+
+/* The loop of the man page: arm, take all that is there, and only then sleep. */
+static void no_wake_up_is_lost_between_arming_and_sleeping(void **state)
+{
+    pthread_t thread;
+    struct pair p;
+    int taken = 0;
+
+    (void)state;
+    pair_setup(&p, IBV_QPT_RC, 0);
+    for (int i = 0; i < 8; i++)
+        post_receive(&p, 1, 1);
+    assert_int_equal(pthread_create(&thread, NULL, send_many, &p), 0);
+    while (taken < WAKE_COUNT) {
+        struct ibv_wc wc;
+
+        assert_int_equal(ibv_req_notify_cq(p.recv_cq, 0), 0);
+        for (; ibv_poll_cq(p.recv_cq, 1, &wc) == 1; taken++)
+            post_receive(&p, 1, 1);
+        if (taken < WAKE_COUNT)
+            expect_event(&p);
+    }
+    assert_int_equal(pthread_join(thread, NULL), 0);
+    pair_close(&p);
+}
+
 static void queues_with_events_take_turns(void **state)
 {
     struct ibv_cq *second;
@@ -325,6 +365,7 @@ int main(void)
         cmocka_unit_test(a_nonblocking_channel_without_events_says_eagain),
         cmocka_unit_test(edge_triggered_epoll_sees_each_event),
         cmocka_unit_test(a_sleeper_is_woken),
+        cmocka_unit_test(no_wake_up_is_lost_between_arming_and_sleeping),
         cmocka_unit_test(queues_with_events_take_turns),
         cmocka_unit_test(a_channel_in_use_is_not_destroyed),
         cmocka_unit_test(events_not_fetched_go_with_their_queue),
