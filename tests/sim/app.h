@@ -7,6 +7,8 @@
 #ifndef UROCE_TESTS_SIM_APP_H
 #define UROCE_TESTS_SIM_APP_H
 
+#include <stddef.h>
+
 #include "checkers/atomics.h"
 #include "checkers/delivery.h"
 #include "checkers/flow.h"
@@ -142,6 +144,11 @@ struct app {
     bool finished;
 };
 
+static inline struct app *app_of(const struct host *h)
+{
+    return (struct app *)(void *)((char *)h->world - offsetof(struct app, world));
+}
+
 /* Errors are part of the plan: queue pairs get new lives. */
 static inline bool app_expects_errors(const struct app *a)
 {
@@ -163,6 +170,18 @@ void app_fini(struct app *a);
 
 /* A number for w to be found by in completions. */
 uint64_t app_work(struct app *a, const struct work *w);
+
+/* --- turns.c --- */
+
+void app_turn(struct host *h);
+void app_event(struct host *h, const struct engine_event *event);
+/* One turn of the application on home. Returns how much it did. */
+uint32_t app_work_of(struct app *a, struct app_host *home);
+
+/* --- watch.c --- */
+
+/* Puts the watchers in place. */
+const struct world_ops *app_watch(struct app *a, struct engine_config *config);
 
 /* --- endpoint.c --- */
 

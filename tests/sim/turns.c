@@ -1,0 +1,219 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* The turns of applications: they poll, post, and see to their connections. */
+#include "sim/app.h"
+#include "support/expect.h"
+
+/* silent: no event came since the queue was armed for solicited completions and emptied. */
+static void completed(struct app *a, const struct app_host *home, const struct completion *wc,
+                      bool silent)
+{
+    bool solicited = wc->status != STATUS_SUCCESS;
+    struct world *world = &a->world;
+    const struct work *w;
+
+    EXPECT(wc->wr_id < a->work_count, "a completion with wr_id 0x%lx", (unsigned long)wc->wr_id);
+    w = &a->works[wc->wr_id];
+    EXPECT(w->home == home, "a completion of another host");
+    ladder_note(world->ladder, world->now, home->host->index, "QP %06x completes %s %u: %s",
+                wc->qpn, w->message ? "request" : "receive",
+                w->message ? w->message->index : w->receive->index, status_name(wc->status));
+    EXPECT(wc->timestamp_ns <= world->now, "a completion from the future");
+    if (w->message)
+        sending_completed(w->ep, w->message, wc);
+    else
+        solicited |= receiving_completed(a, w, wc);
+    EXPECT(!silent || !solicited, "QP %06x: no event for a solicited completion", wc->qpn);
+}
+
+static bool is_due(struct app *a, struct app_cq *q)
+{
+    q->turns++;
+    if (a->finished)
+        return true;
+    switch (q->habit) {
+    case CQ_POLLED:
+        return dice_percent(&a->dice, 60);
+    case CQ_EVENTS:
+        return q->notified;
+    case CQ_SOLICITED:
+        return q->notified || q->turns > 10;
+    }
+    return true;
+}
+
+static uint32_t poll(struct app *a, struct app_host *home, struct app_cq *q)
+{
+    bool all = q->habit != CQ_POLLED || a->finished;
+    bool silent = q->habit == CQ_SOLICITED && !q->notified;
+    struct completion wcs[16];
+    uint32_t total = 0;
+    int count;
+    int i;
+
+    if (!is_due(a, q))
+        return 0;
+    if (q->notified || q->habit != CQ_POLLED)
+        cq_arm(q->cq, q->habit == CQ_SOLICITED);
+    q->notified = false;
+    q->turns = 0;
+    do {
+        uint32_t ask = all ? 16 : (uint32_t)dice_between(&a->dice, 1, 16);
+
+        count = cq_poll(q->cq, ask, wcs);
+        EXPECT(count >= 0, "cq_poll returns %d", count);
+        for (i = 0; i < count; i++)
+            completed(a, home, &wcs[i], silent);
+        total += (uint32_t)count;
+    } while (all && count > 0);
+    return total;
+}
+
+void app_event(struct host *h, const struct engine_event *event)
+{
+    struct world *w = h->world;
+    struct endpoint *ep = event->qp ? qp_context(event->qp) : NULL;
+
+    if (event->type == ENGINE_EVENT_COMPLETION) {
+        ((struct app_cq *)cq_context(event->cq))->notified = true;
+        return;
+    }
+    ladder_note(w->ladder, w->now, h->index, "event %d%s%s", (int)event->type, ep ? " of " : "",
+                ep ? ep->channel.name : "");
+    EXPECT(event->type != ENGINE_EVENT_CQ_ERR, "host %u: a completion queue overflows", h->index);
+    if (!ep)
+        return;
+    ep->error_events |= 1u << event->type;
+    if (event->type == ENGINE_EVENT_COMM_EST)
+        ep->comm_est_count++;
+    else if (event->type == ENGINE_EVENT_LAST_WQE)
+        ep->last_wqe_count++;
+    else if (app_expects_errors(ep->app) && ep->connection)
+        ep->channel.errors_allowed |= STATUS_BIT(STATUS_WR_FLUSH_ERR);
+    else
+        EXPECT(false, "%s: event %d", ep->channel.name, (int)event->type);
+    EXPECT(ep->comm_est_count <= 1, "%s: communication is established twice", ep->channel.name);
+}
+
+/* --- turns --- */
+
+/* Once in a while the wire between two hosts is cut, or an application gives a connection up. */
+static void make_trouble(struct app *a)
+{
+    struct world *w = &a->world;
+    uint32_t i = (uint32_t)dice_below(&a->dice, w->plan.host_count);
+    uint32_t k = (uint32_t)dice_below(&a->dice, w->plan.host_count);
+    uint64_t until = w->now + dice_below(&a->dice, w->plan.cut_ns + 1);
+
+    if (w->plan.cut_ns == 0 || world_is_healed(w) || w->now < a->next_cut_ns)
+        return;
+    a->next_cut_ns = w->now + dice_below(&a->dice, 2 * w->plan.cut_ns);
+    if (dice_percent(&a->dice, 30)) {
+        connection_close(&a->connections[dice_below(&a->dice, a->connection_count)]);
+        return;
+    }
+    until = until < w->plan.heal_ns ? until : w->plan.heal_ns;
+    w->directions[i][k].cut_until_ns = until;
+    if (dice_percent(&a->dice, 70))
+        w->directions[k][i].cut_until_ns = until;
+    ladder_note(w->ladder, w->now, i, "cut to host %u until %.3f us", k, (double)until / 1000);
+}
+
+static bool endpoint_is_done(const struct endpoint *ep)
+{
+    const struct channel *c = &ep->channel;
+    uint32_t i;
+
+    if (ep->messages_left > 0 || requests_open(c) > 0)
+        return false;
+    if (ep->connection && ep->connection->state != CONNECTION_RUNS)
+        return false;
+    for (i = c->delivered; ep->service == SERVICE_RC && !app_is_hostile(ep->app) && i < c->count;
+         i++) {
+        if (opcode_takes_receive(c->messages[i]->opcode))
+            return false;
+    }
+    return true;
+}
+
+static bool all_done(const struct app *a)
+{
+    uint32_t i;
+
+    for (i = 0; i < a->endpoint_count; i++) {
+        if (!endpoint_is_done(a->endpoints[i]))
+            return false;
+    }
+    return true;
+}
+
+static void say_who_is_late(const struct app *a)
+{
+    uint32_t i;
+
+    for (i = 0; i < a->endpoint_count; i++) {
+        const struct endpoint *ep = a->endpoints[i];
+
+        EXPECT(endpoint_is_done(ep),
+               "%s is not done %lu ms after the wire healed: state %d, %u to post, %u open, "
+               "%u received of %u, %u and %u queued",
+               ep->channel.name, (unsigned long)((a->world.now - a->world.plan.heal_ns) / 1000000),
+               (int)qp_state(ep->qp), ep->messages_left, requests_open(&ep->channel),
+               ep->channel.delivered, ep->channel.count, cq_queued(ep->send_cq->cq),
+               cq_queued(ep->recv_cq->cq));
+    }
+}
+
+/* An error of the responder is seen at once; one of the requester by its completion. */
+static void allow_flushes(struct app *a)
+{
+    uint32_t i;
+
+    for (i = 0; i < a->endpoint_count; i++) {
+        struct endpoint *ep = a->endpoints[i];
+
+        if (app_expects_errors(a) && ep->connection && qp_state(ep->qp) == QP_ERR)
+            ep->own.errors_allowed |= STATUS_BIT(STATUS_WR_FLUSH_ERR);
+    }
+}
+
+uint32_t app_work_of(struct app *a, struct app_host *home)
+{
+    uint32_t count = 0;
+    uint32_t i;
+
+    allow_flushes(a);
+    for (i = 0; i < home->cq_count; i++)
+        count += poll(a, home, &home->cqs[i]);
+    receiving_shared_turn(a, home);
+    for (i = 0; i < a->endpoint_count; i++) {
+        struct endpoint *ep = a->endpoints[i];
+
+        if (ep->home != home)
+            continue;
+        receiving_turn(ep);
+        count += sending_turn(ep);
+        if (ep->connection && ep == ep->connection->ends[0])
+            connection_turn(ep->connection);
+    }
+    return count;
+}
+
+void app_turn(struct host *h)
+{
+    struct app *a = app_of(h);
+    struct world *w = &a->world;
+    struct app_host *home = &a->hosts[h->index];
+    uint64_t gap = w->plan.app_gap_ns;
+
+    make_trouble(a);
+    home->idle_turns = app_work_of(a, home) > 0 ? 0 : home->idle_turns + 1;
+    host_pump(h);
+    if (a->finished || all_done(a)) {
+        a->finished = true;
+        return;
+    }
+    if (w->now > w->plan.limit_ns)
+        say_who_is_late(a);
+    gap <<= home->idle_turns < 6 ? home->idle_turns : 6;
+    world_schedule(w, w->now + 1 + dice_below(&a->dice, gap), EVENT_APP, h, NULL);
+}
