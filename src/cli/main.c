@@ -15,9 +15,7 @@ static const struct command commands[] = {
     {.name = "devices",
      .summary = "list the devices that programs will see",
      .main = command_devices},
-#ifndef UROCE_WITHOUT_PCAP
     {.name = "pcap", .summary = "say what is in a capture of RoCEv2 traffic", .main = command_pcap},
-#endif
 };
 
 #define COMMAND_COUNT (sizeof(commands) / sizeof(commands[0]))

@@ -70,8 +70,7 @@ static const struct launcher launchers[] = {
 
 /* What to do about each verdict on a program. */
 static const char *const remedies[] = {
-    [PROGRAM_NOT_FOUND] = "check the name, or give a path; Debian's RDMA programs are in the "
-                          "packages ibverbs-utils, perftest and rdmacm-utils",
+    [PROGRAM_NOT_FOUND] = "check the name; Debian has RDMA programs in ibverbs-utils and perftest",
     [PROGRAM_NOT_EXECUTABLE] = "check it with ls -l",
     [PROGRAM_STATIC] = "link it with libibverbs dynamically",
     [PROGRAM_SET_ID] = "run a copy of your own (`cp` leaves the bit behind)",
