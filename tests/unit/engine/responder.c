@@ -602,6 +602,50 @@ static void shared_receive_queue_serves_and_outlives_the_queue_pair(void **state
     expect_no_event(&p->ep);
 }
 
+/* F78: the keys of shared receives are of the SRQ's domain, whatever the queue pair's is. */
+static void shared_receive_uses_keys_of_its_own_domain(void **state)
+{
+    struct peer *p = *state;
+    struct mr_attr mr_attr = {
+        .base = p->ep.memory, .len = 100, .iova = at(0), .access = ACCESS_LOCAL_WRITE};
+
+    for (uint32_t i = 0; i < 2; i++) {
+        struct srq_attr srq_attr = {.wr_max = 1, .sge_max = 1};
+        struct qp_init init = {.service = SERVICE_RC,
+                               .pd = p->ep.pd,
+                               .send_cq = p->ep.send_cq,
+                               .recv_cq = p->ep.recv_cq};
+        struct sge sge = {.addr = at(0), .length = 100, .lkey = p->ep.mr->key};
+        struct qp *own = p->ep.qp;
+        struct mr *mr;
+        struct pd *pd;
+
+        assert_int_equal(pd_new(p->ep.engine, &pd), 0);
+        assert_int_equal(mr_new(pd, &mr_attr, &mr), 0);
+        assert_int_equal(srq_new(pd, &srq_attr, NULL, &init.srq), 0);
+        assert_int_equal(qp_new(p->ep.engine, &init, &p->ep.qp), 0);
+        endpoint_connect(&p->ep, PEER_QPN);
+        if (i == 0)
+            sge.lkey = mr->key;
+        assert_int_equal(
+            srq_post(init.srq, &(struct recv_wr){.wr_id = 1, .sges = &sge, .sge_count = 1}), 0);
+        peer_sends(p,
+                   (struct script){.operation = OP_SEND_ONLY, .psn = 0, .ack_req = true, .len = 8});
+        if (i == 0) {
+            expect_ack(p, 0, 1);
+            expect_receive(p, 1, 8);
+        } else {
+            expect_nak(p, NAK_REMOTE_OPERATIONAL, 0, 0);
+            expect_completion(p->ep.recv_cq, 1, STATUS_LOC_PROT_ERR);
+        }
+        qp_free(p->ep.qp);
+        p->ep.qp = own;
+        assert_int_equal(srq_free(init.srq), 0);
+        mr_free(mr);
+        pd_free(pd);
+    }
+}
+
 /* IBA 9.7.7.2: credits are the receives that are posted and not used. */
 static void acknowledgement_carries_the_credits(void **state)
 {
@@ -681,6 +725,7 @@ int main(void)
         RC_TEST(error_flushes_the_receive_queue_in_order),
         RC_TEST(reset_forgets_work_and_completions),
         RC_TEST(shared_receive_queue_serves_and_outlives_the_queue_pair),
+        RC_TEST(shared_receive_uses_keys_of_its_own_domain),
         RC_TEST(acknowledgement_carries_the_credits),
         RC_TEST(first_request_in_rtr_raises_communication_established),
     };
