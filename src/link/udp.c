@@ -14,7 +14,6 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "base/log.h"
 #include "link/refusal.h"
 
 /*
@@ -202,7 +201,6 @@ int udp_link_open(const struct udp_config *config, struct link **out, uint8_t *s
         release(u);
         return err;
     }
-    log_info("slot %u, receive buffer %u bytes", u->slot, u->receive_buffer);
     *slot = u->slot;
     *out = &u->link;
     return 0;
