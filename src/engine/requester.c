@@ -123,14 +123,25 @@ static void park(struct qp *qp, enum send_block block, uint64_t now)
     }
 }
 
+/* Waits for a window, and it is not its turn: its place in the line is kept. */
+static bool must_wait(const struct qp *qp)
+{
+    if (list_empty(&qp->window_link))
+        return false;
+    return !window_admits(&qp->engine->read_window, &qp->window_link) &&
+           !window_admits(qp->window, &qp->window_link);
+}
+
 uint32_t requester_transmit(struct qp *qp, uint64_t now, struct datagram_batch *out)
 {
     struct request_batch b = {.out = out};
     enum send_block block;
 
+    out->count = 0;
+    if (must_wait(qp))
+        return 0;
     list_remove(&qp->window_link);
     qp->requester.room_wait_ns = ENGINE_NEVER;
-    out->count = 0;
     while ((block = requester_block(qp)) == SEND_BLOCK_NONE) {
         if (out->count == 0)
             b.room = datagram_room(qp, now);

@@ -101,6 +101,10 @@ static void fail_read(struct qp *qp, struct psn psn, enum verdict v)
     r->nak_sent = true;
     r->nak_syndrome = aeth_make(AETH_NAK, code);
     r->nak_psn = psn;
+    if (v == VERDICT_BAD_ACCESS)
+        qp->engine->counters.remote_access_refused++;
+    else
+        qp->engine->counters.responder_memory_fault++;
     responder_fail(qp, NULL, v);
 }
 

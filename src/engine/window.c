@@ -85,13 +85,13 @@ void window_put(struct window *w)
 
 void window_wake(struct window *w)
 {
-    struct list *first;
+    if (window_has_room(w) && !list_empty(&w->waiting))
+        qp_make_ready(LIST_ENTRY(w->waiting.next, struct qp, window_link));
+}
 
-    if (!window_has_room(w))
-        return;
-    first = list_pop_head(&w->waiting);
-    if (first != NULL)
-        qp_make_ready(LIST_ENTRY(first, struct qp, window_link));
+bool window_admits(const struct window *w, const struct list *link)
+{
+    return w->waiting.next == link && window_has_room(w);
 }
 
 void window_release(struct window *w, uint32_t bytes)

@@ -62,8 +62,11 @@ static inline void window_charge(struct window *w, uint32_t bytes)
 /* Takes bytes out of flight and lets the next QP that waits try again. */
 void window_release(struct window *w, uint32_t bytes);
 
-/* Lets the QP that waits longest try again, if there is room. */
+/* Lets the QP that waits longest try again, if there is room. It keeps its place till it sends. */
 void window_wake(struct window *w);
+
+/* Whether there is room and nobody has waited longer than the QP of this link. */
+bool window_admits(const struct window *w, const struct list *link);
 
 /* bytes were acknowledged: one more packet a round. */
 void window_grow(struct window *w, uint32_t bytes, uint32_t pmtu);

@@ -83,7 +83,7 @@ static void one_packet_more_is_let_in_while_there_is_any_room(void **state)
     window_release(&w, 999);
 }
 
-static void those_that_wait_are_woken_in_turn_when_there_is_room(void **state)
+static void those_that_wait_are_woken_in_turn_and_keep_their_places(void **state)
 {
     struct fixture *f = *state;
     struct list *ready = &f->bare.engine.ready;
@@ -95,15 +95,17 @@ static void those_that_wait_are_woken_in_turn_when_there_is_room(void **state)
         list_push_tail(&w.waiting, &f->qps[i].window_link);
     window_release(&w, 500);
     assert_true(list_empty(ready)); /* exactly full is no room */
+    assert_false(window_admits(&w, &f->qps[0].window_link));
     window_release(&w, 1);
+    window_wake(&w);
     assert_ptr_equal(list_pop_head(ready), &f->qps[0].ready_link);
     assert_true(list_empty(ready)); /* one at a time: it may fill the window again */
-    window_wake(&w);
+    assert_true(window_admits(&w, &f->qps[0].window_link));
+    assert_false(window_admits(&w, &f->qps[1].window_link));
+    list_remove(&f->qps[0].window_link);
     window_wake(&w);
     assert_ptr_equal(list_pop_head(ready), &f->qps[1].ready_link);
-    assert_ptr_equal(list_pop_head(ready), &f->qps[2].ready_link);
-    window_wake(&w);
-    assert_true(list_empty(ready));
+    assert_true(window_admits(&w, &f->qps[1].window_link));
 }
 
 static void success_widens_it_by_a_packet_a_round_up_to_its_limit(void **state)
@@ -150,7 +152,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         TEST(all_that_goes_to_one_process_shares_a_window),
         TEST(one_packet_more_is_let_in_while_there_is_any_room),
-        TEST(those_that_wait_are_woken_in_turn_when_there_is_room),
+        TEST(those_that_wait_are_woken_in_turn_and_keep_their_places),
         TEST(success_widens_it_by_a_packet_a_round_up_to_its_limit),
         TEST(loss_halves_it_once_for_a_burst_and_never_to_nothing),
     };
