@@ -9,6 +9,7 @@
 #include <stdint.h>
 #include <cmocka.h>
 
+#include <arpa/inet.h>
 #include <fcntl.h>
 #include <linux/ethtool.h>
 #include <linux/sockios.h>
@@ -42,6 +43,43 @@ static int open_namespace(void)
     return open("/proc/thread-self/ns/net", O_RDONLY | O_CLOEXEC);
 }
 
+/* Binds or sends to port 4792 at one of the far host's addresses. */
+static struct sockaddr_in6 far_address(const char *text)
+{
+    struct sockaddr_in6 address = {.sin6_family = AF_INET6, .sin6_port = htons(4792)};
+
+    inet_pton(AF_INET6, text, &address.sin6_addr);
+    if (IN6_IS_ADDR_LINKLOCAL(&address.sin6_addr))
+        address.sin6_scope_id = if_nametoindex("near");
+    return address;
+}
+
+/* Interfaces come up in their own time, and what is sent before is lost. */
+static void await_way(const char *text)
+{
+    struct sockaddr_in6 any = {.sin6_family = AF_INET6, .sin6_port = htons(4792)};
+    struct sockaddr_in6 to = far_address(text);
+    int sender = socket(AF_INET6, SOCK_DGRAM, 0);
+    int receiver;
+    char byte = 0;
+
+    setns(far_namespace, CLONE_NEWNET);
+    receiver = socket(AF_INET6, SOCK_DGRAM | SOCK_NONBLOCK, 0);
+    setns(near_namespace, CLONE_NEWNET);
+    if (bind(receiver, (struct sockaddr *)&any, sizeof(any)))
+        exit(77);
+    for (int i = 0; recv(receiver, &byte, 1, 0) < 0; i++) {
+        if (i == 1000) {
+            fprintf(stderr, "no way to %s\n", text);
+            exit(1);
+        }
+        sendto(sender, &byte, 1, 0, (struct sockaddr *)&to, sizeof(to));
+        usleep(10000);
+    }
+    close(sender);
+    close(receiver);
+}
+
 /* The far one is made from the near one, so that ip can name it by a descriptor of ours. */
 static void make_hosts(void)
 {
@@ -68,6 +106,9 @@ static void make_hosts(void)
     run("ip link set far addrgenmode none up");
     run("ip address add fe80::2/64 dev far nodad");
     setns(near_namespace, CLONE_NEWNET);
+    await_way("::ffff:192.0.2.2");
+    await_way("2001:db8::2");
+    await_way("fe80::2");
 }
 
 static void start(struct member *m, int namespace)
