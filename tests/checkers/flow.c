@@ -13,6 +13,7 @@ void flow_begin(struct flow *f)
     f->una = f->sent;
     f->asked_count = 0;
     f->quiet_until_ns = 0;
+    f->draining = false;
     f->may_go_back = false;
     f->activity_ns = 0;
     f->sent_ns = 0;

@@ -43,6 +43,8 @@ struct flow {
     uint32_t asked_count;
     uint64_t quiet_until_ns; /* after an RNR NAK */
     uint64_t quiet_psn;
+    bool draining; /* in SQD: no new message begins but one that may have been prepared */
+    uint32_t begun_draining;
     uint64_t retransmitted;
     bool may_go_back;     /* a NAK or a hole in the answers came since it last went back */
     uint64_t activity_ns; /* of the last progress */

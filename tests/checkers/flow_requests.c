@@ -203,6 +203,9 @@ static void check_order(struct flow *f, const struct place *at, uint64_t now)
         check_going_back(f, at, now);
     if (at->psn < f->sent)
         f->retransmitted++;
+    else if (at->index == 0)
+        EXPECT(!f->draining || f->begun_draining++ == 0, "%s: %s begins in SQD", f->name,
+               message_name(at->m));
     if (at->psn == f->sent && at->index == 0 && (at->m->flags & WR_FENCE))
         EXPECT(f->asked_count == 0,
                "%s: %s has a fence and leaves while %u READs or atomics are open", f->name,

@@ -52,6 +52,8 @@ struct app_host {
     struct receive_queue shared;
     struct arena shared_arena;
     uint32_t shared_len;
+    uint32_t limit_armed_count;
+    uint32_t limit_event_count;
     /* memory for atomics */
     struct book cell_book;
     struct region cell_region;
@@ -100,6 +102,8 @@ struct endpoint {
     uint32_t comm_est_count; /* events */
     uint32_t last_wqe_count;
     uint32_t error_events; /* bit n: enum engine_event_type n */
+    bool draining;         /* in SQD */
+    bool drained;          /* the event came */
 };
 
 enum connection_state {
@@ -116,7 +120,10 @@ struct connection {
     uint32_t lives;
     const struct refusal *refusal; /* the bad request of this life, or NULL */
     struct endpoint *refused;      /* who posted it */
-    struct mr *refusal_mr;         /* a region made for it */
+    struct message *refused_message;
+    struct mr *refusal_mr; /* a region made for it */
+    uint32_t goes_in;      /* turns until that region goes away; 0: it stays */
+    struct piece gone;     /* memory that is not there any more */
 };
 
 /* What a wr_id stands for. */
@@ -189,6 +196,9 @@ struct endpoint *endpoint_new(struct app *a, struct app_host *home, enum service
 void endpoint_free(struct endpoint *ep);
 void endpoint_connect(struct endpoint *a, struct endpoint *b);
 void endpoint_start_datagrams(struct endpoint *ep);
+/* A QP that was left in RTR is made ready to send. */
+void endpoint_to_rts(struct endpoint *ep);
+void endpoint_modify(struct endpoint *ep, enum qp_state state, uint32_t mask);
 /* Both QPs to the error state; nothing if they are on the way already. */
 void connection_close(struct connection *c);
 /* Moves a closing or resting connection on. */
@@ -226,10 +236,22 @@ bool sending_take_memory(struct endpoint *ep, struct draft *d, uint32_t piece_co
 /* The application writes the message to its memory. */
 void sending_write_message(const struct message *m);
 
+/* A request that is flushed at once: the QP is in error. */
+void sending_post_late(struct endpoint *ep);
+
+/* --- changes.c --- */
+
+/* What applications may change while work is under way. */
+void changes_turn(struct app *a, struct app_host *home);
+void changes_drained(struct endpoint *ep);
+
 /* --- refusals.c --- */
 
 /* Posts one bad request. Returns false when it is not the time for it. */
 bool refusal_turn(struct endpoint *ep);
+
+/* Memory that is to go away does so in time. */
+void refusal_memory_turn(struct connection *c);
 
 /* The life of the connection is over: what the bad request should have led to is there. */
 void refusal_check(struct connection *c);

@@ -22,7 +22,7 @@ static uint32_t roll_psn(struct dice *d)
     return (uint32_t)dice_below(d, 0x1000000);
 }
 
-static void modify(struct endpoint *ep, enum qp_state state, uint32_t mask)
+void endpoint_modify(struct endpoint *ep, enum qp_state state, uint32_t mask)
 {
     const char *why = "";
     int error;
@@ -41,7 +41,8 @@ static void to_init(struct endpoint *ep)
     ep->attr.pkey_index = 0;
     ep->attr.access = RC_ACCESS;
     ep->attr.qkey = SIM_QKEY;
-    modify(ep, QP_INIT, mask | (ep->service == SERVICE_UD ? QP_ATTR_QKEY : QP_ATTR_ACCESS));
+    endpoint_modify(ep, QP_INIT,
+                    mask | (ep->service == SERVICE_UD ? QP_ATTR_QKEY : QP_ATTR_ACCESS));
 }
 
 static void to_rtr(struct endpoint *ep)
@@ -52,16 +53,21 @@ static void to_rtr(struct endpoint *ep)
         mask = 0;
     else if (ep->service == SERVICE_RC)
         mask |= QP_ATTR_DEST_RD_ATOMIC | QP_ATTR_MIN_RNR_TIMER;
-    modify(ep, QP_RTR, mask);
+    endpoint_modify(ep, QP_RTR, mask);
 }
 
-static void to_rts(struct endpoint *ep)
+void endpoint_to_rts(struct endpoint *ep)
 {
     uint32_t mask = QP_ATTR_SQ_PSN;
 
+    /* What came in order came while the QP was ready to receive only. */
+    if (ep->flow.peer && ep->flow.expected > ep->flow.peer->psn_first)
+        EXPECT(ep->comm_est_count == 1 || app_is_hostile(ep->app),
+               "%s: packets came and communication was not established", ep->channel.name);
+
     if (ep->service == SERVICE_RC)
         mask |= QP_ATTR_TIMEOUT | QP_ATTR_RETRY_COUNT | QP_ATTR_RNR_RETRY | QP_ATTR_RD_ATOMIC;
-    modify(ep, QP_RTS, mask);
+    endpoint_modify(ep, QP_RTS, mask);
 }
 
 /* The time-out code that suits the round trip: seldom short enough to expire without a loss. */
@@ -135,6 +141,8 @@ static void aim(struct endpoint *ep, uint32_t pmtu)
     ep->own.errors_allowed = 0;
     ep->own.failed = false;
     ep->unsignalled = 0;
+    ep->draining = false;
+    ep->drained = false;
     ep->last_wqe_count = 0;
     ep->comm_est_count = 0;
     ep->error_events = 0;
@@ -159,11 +167,14 @@ void endpoint_connect(struct endpoint *a, struct endpoint *b)
         begin_flow(ends[i]);
         to_init(ends[i]);
         to_rtr(ends[i]);
-        to_rts(ends[i]);
+        if (i == 0 || dice_percent(&a->app->dice, 75))
+            endpoint_to_rts(ends[i]);
     }
     c->state = CONNECTION_RUNS;
     c->born_ns = a->app->world.now;
     c->refusal = NULL;
+    c->goes_in = 0;
+    c->gone = (struct piece){0};
     c->lives++;
 }
 
@@ -175,7 +186,7 @@ void endpoint_start_datagrams(struct endpoint *ep)
     begin_flow(ep);
     to_init(ep);
     to_rtr(ep);
-    to_rts(ep);
+    endpoint_to_rts(ep);
 }
 
 /* --- making and freeing --- */
@@ -201,12 +212,23 @@ static void roll_habits(struct endpoint *ep)
     ep->bytes_left = ep->app->world.plan.bytes_max;
 }
 
+static void new_queue_pair(struct endpoint *ep)
+{
+    static const char *const services[] = {
+        [SERVICE_RC] = "RC", [SERVICE_UC] = "UC", [SERVICE_UD] = "UD"};
+    int error = qp_new(ep->home->host->engine, &ep->init, &ep->qp);
+
+    EXPECT(error == 0, "qp_new returns %d", error);
+    snprintf(ep->channel.name, sizeof(ep->channel.name), "%s %u:%06x", services[ep->service],
+             ep->home->host->index, qp_qpn(ep->qp));
+    memcpy(ep->own.name, ep->channel.name, sizeof(ep->own.name));
+}
+
 static void make_queue_pair(struct endpoint *ep)
 {
     struct app_host *home = ep->home;
     struct dice *d = &ep->app->dice;
     bool shared = home->srq && ep->service != SERVICE_UC && dice_percent(d, 50);
-    int error;
 
     /* Lost datagrams would make it unknown how many receive requests are left for the others. */
     if (ep->service == SERVICE_UD && ep->app->world.plan.mode == MODE_exhaustion)
@@ -231,8 +253,7 @@ static void make_queue_pair(struct endpoint *ep)
         .context = ep,
         .pmtu = ep->service == SERVICE_UD ? roll_pmtu(d) : 0,
     };
-    error = qp_new(home->host->engine, &ep->init, &ep->qp);
-    EXPECT(error == 0, "qp_new returns %d", error);
+    new_queue_pair(ep);
 }
 
 static void make_memory(struct endpoint *ep)
@@ -263,8 +284,6 @@ static void make_memory(struct endpoint *ep)
 
 struct endpoint *endpoint_new(struct app *a, struct app_host *home, enum service service)
 {
-    static const char *const services[] = {
-        [SERVICE_RC] = "RC", [SERVICE_UC] = "UC", [SERVICE_UD] = "UD"};
     struct endpoint *ep = calloc(1, sizeof(*ep));
 
     EXPECT(ep, "no memory for the test itself");
@@ -277,9 +296,6 @@ struct endpoint *endpoint_new(struct app *a, struct app_host *home, enum service
     ep->channel.forged = app_is_hostile(a);
     ep->own.forged = app_is_hostile(a);
     make_queue_pair(ep);
-    snprintf(ep->channel.name, sizeof(ep->channel.name), "%s %u:%06x", services[service],
-             home->host->index, qp_qpn(ep->qp));
-    memcpy(ep->own.name, ep->channel.name, sizeof(ep->own.name));
     roll_habits(ep);
     make_memory(ep);
     return ep;
@@ -318,7 +334,11 @@ void connection_close(struct connection *c)
         ladder_note(w->ladder, w->now, ep->home->host->index, "%s closes", ep->channel.name);
         ep->channel.errors_allowed |= STATUS_BIT(STATUS_WR_FLUSH_ERR);
         ep->own.errors_allowed |= STATUS_BIT(STATUS_WR_FLUSH_ERR);
-        modify(ep, QP_ERR, 0);
+        endpoint_modify(ep, QP_ERR, 0);
+        if (dice_percent(&ep->app->dice, 30))
+            sending_post_late(ep);
+        if (ep->receives == &ep->own && ep->own.open < ep->receive_depth)
+            receiving_post(ep, false);
         host_pump(ep->home->host);
     }
 }
@@ -343,7 +363,11 @@ static void bury(struct endpoint *ep)
         cell_check(&ep->peer->home->cells[SHARED_CELLS + ep->index], ep->channel.name);
     EXPECT(ep->receives == &ep->own || ep->last_wqe_count == 1,
            "%s: %u events of the last receive request", ep->channel.name, ep->last_wqe_count);
-    modify(ep, QP_RESET, 0);
+    endpoint_modify(ep, QP_RESET, 0);
+    if (dice_percent(&ep->app->dice, 30)) {
+        EXPECT(qp_free(ep->qp) == 0, "%s cannot be freed", ep->channel.name);
+        new_queue_pair(ep);
+    }
 }
 
 void connection_turn(struct connection *c)
@@ -352,6 +376,9 @@ void connection_turn(struct connection *c)
     struct endpoint *b = c->ends[1];
     struct world *w = &a->app->world;
 
+    refusal_memory_turn(c);
+    if (app_is_hostile(a->app) && (qp_state(a->qp) == QP_ERR || qp_state(b->qp) == QP_ERR))
+        connection_close(c); /* no completion may tell of it, only an event */
     if (c->state == CONNECTION_CLOSES && is_quiet(a) && is_quiet(b)) {
         c->state = CONNECTION_RESTS;
         c->rest_until_ns = w->now + w->plan.lifetime_ns;

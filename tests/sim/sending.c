@@ -336,6 +336,17 @@ void sending_post(struct endpoint *ep, struct draft *d)
            error);
 }
 
+void sending_post_late(struct endpoint *ep)
+{
+    struct draft d = {0};
+
+    if (requests_open(&ep->channel) >= ep->init.cap.send_wr_max)
+        return;
+    d.m = sending_message(ep, WR_SEND, 0);
+    d.m->refused = true;
+    sending_post(ep, &d);
+}
+
 static const struct endpoint *roll_destination(struct endpoint *ep)
 {
     struct app *a = ep->app;
@@ -416,6 +427,8 @@ uint32_t sending_turn(struct endpoint *ep)
     uint32_t count = 0;
 
     if (ep->connection && ep->connection->state != CONNECTION_RUNS)
+        return 0;
+    if (qp_state(ep->qp) != QP_RTS && qp_state(ep->qp) != QP_SQD)
         return 0;
     while (count < burst && ep->messages_left > 0 &&
            requests_open(&ep->channel) < ep->init.cap.send_wr_max) {

@@ -80,6 +80,8 @@ void app_event(struct host *h, const struct engine_event *event)
     ladder_note(w->ladder, w->now, h->index, "event %d%s%s", (int)event->type, ep ? " of " : "",
                 ep ? ep->channel.name : "");
     EXPECT(event->type != ENGINE_EVENT_CQ_ERR, "host %u: a completion queue overflows", h->index);
+    if (event->type == ENGINE_EVENT_SRQ_LIMIT)
+        ((struct app_host *)srq_context(event->srq))->limit_event_count++;
     if (!ep)
         return;
     ep->error_events |= 1u << event->type;
@@ -87,6 +89,8 @@ void app_event(struct host *h, const struct engine_event *event)
         ep->comm_est_count++;
     else if (event->type == ENGINE_EVENT_LAST_WQE)
         ep->last_wqe_count++;
+    else if (event->type == ENGINE_EVENT_SQ_DRAINED)
+        changes_drained(ep);
     else if (app_expects_errors(ep->app) && ep->connection)
         ep->channel.errors_allowed |= STATUS_BIT(STATUS_WR_FLUSH_ERR);
     else
@@ -126,6 +130,8 @@ static bool endpoint_is_done(const struct endpoint *ep)
     if (ep->messages_left > 0 || requests_open(c) > 0)
         return false;
     if (ep->connection && ep->connection->state != CONNECTION_RUNS)
+        return false;
+    if (qp_state(ep->qp) != QP_RTS)
         return false;
     for (i = c->delivered; ep->service == SERVICE_RC && !app_is_hostile(ep->app) && i < c->count;
          i++) {
@@ -185,6 +191,8 @@ uint32_t app_work_of(struct app *a, struct app_host *home)
     for (i = 0; i < home->cq_count; i++)
         count += poll(a, home, &home->cqs[i]);
     receiving_shared_turn(a, home);
+    if (!a->finished)
+        changes_turn(a, home);
     for (i = 0; i < a->endpoint_count; i++) {
         struct endpoint *ep = a->endpoints[i];
 

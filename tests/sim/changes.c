@@ -1,0 +1,132 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * What an application may do while work is under way and must not be noticed by
+ * that work: queues change their size, regions come and go, attributes change,
+ * send queues are drained and go on, a QP becomes ready to send after its peer.
+ */
+#include "sim/app.h"
+#include "support/expect.h"
+
+#define CQ_LEAST 1500u /* more than all that can be outstanding on a host */
+#define SRQ_LEAST 12u
+
+static void resize_cq(struct app *a, struct app_host *home)
+{
+    struct app_cq *q = &home->cqs[dice_below(&a->dice, home->cq_count)];
+    int error = cq_resize(q->cq, CQ_LEAST + (uint32_t)dice_below(&a->dice, 3000));
+
+    EXPECT(error == 0, "cq_resize returns %d", error);
+}
+
+static void change_srq(struct app *a, struct app_host *home)
+{
+    uint32_t wr_max = SRQ_LEAST + (uint32_t)dice_below(&a->dice, 30);
+    int error;
+
+    if (!home->srq)
+        return;
+    error = srq_resize(home->srq, wr_max);
+    EXPECT(error == 0, "srq_resize to %u with %u open returns %d", wr_max, home->shared.open,
+           error);
+    error = srq_set_limit(home->srq, (uint32_t)dice_between(&a->dice, 1, 5));
+    EXPECT(error == 0, "srq_set_limit returns %d", error);
+    home->limit_armed_count++;
+    EXPECT(home->limit_event_count <= home->limit_armed_count,
+           "host %u: more events of the SRQ's limit than it was armed", home->host->index);
+}
+
+/* Keys of other regions stay as they are. */
+static void churn_regions(struct app *a, struct app_host *home)
+{
+    struct mr_attr attr = {.base = home->cell_book.bytes,
+                           .len = home->cell_book.len,
+                           .iova = dice_u64(&a->dice) >> 1,
+                           .access = ACCESS_REMOTE_READ};
+    struct mr *mrs[8];
+    uint32_t count = (uint32_t)dice_between(&a->dice, 1, 8);
+
+    for (uint32_t i = 0; i < count; i++)
+        EXPECT(mr_new(home->pd, &attr, &mrs[i]) == 0, "mr_new fails");
+    for (uint32_t i = 0; i < count; i++)
+        EXPECT(mr_free(mrs[i]) == 0, "mr_free fails");
+}
+
+/* --- draining --- */
+
+static void start_draining(struct endpoint *ep)
+{
+    ep->draining = true;
+    ep->drained = false;
+    ep->attr.sqd_notify = true;
+    ep->flow.draining = true;
+    ep->flow.begun_draining = 0;
+    ladder_note(ep->app->world.ladder, ep->app->world.now, ep->home->host->index, "%s drains",
+                ep->channel.name);
+    endpoint_modify(ep, QP_SQD, QP_ATTR_SQD_NOTIFY);
+}
+
+void changes_drained(struct endpoint *ep)
+{
+    EXPECT(ep->draining, "%s: drained and did not ask for it", ep->channel.name);
+    EXPECT(!ep->drained, "%s: drained twice", ep->channel.name);
+    EXPECT(ep->flow.una >= ep->flow.sent || ep->service != SERVICE_RC || app_is_hostile(ep->app),
+           "%s: drained with requests that are not acknowledged", ep->channel.name);
+    ep->drained = true;
+}
+
+static void change_when_drained(struct endpoint *ep)
+{
+    struct dice *d = &ep->app->dice;
+
+    if (ep->service != SERVICE_RC || !dice_percent(d, 50))
+        return;
+    ep->attr.rd_atomic = (uint8_t)dice_between(d, 1, ep->peer->attr.dest_rd_atomic);
+    ep->attr.min_rnr_timer = (uint8_t)dice_between(d, 1, 8);
+    ep->flow.rd_atomic = ep->attr.rd_atomic;
+    endpoint_modify(ep, QP_SQD, QP_ATTR_RD_ATOMIC | QP_ATTR_MIN_RNR_TIMER);
+}
+
+static void go_on(struct endpoint *ep)
+{
+    change_when_drained(ep);
+    ep->draining = false;
+    ep->flow.draining = false;
+    ladder_note(ep->app->world.ladder, ep->app->world.now, ep->home->host->index, "%s goes on",
+                ep->channel.name);
+    endpoint_modify(ep, QP_RTS, 0);
+}
+
+/* --- of each QP --- */
+
+static void change_endpoint(struct endpoint *ep)
+{
+    struct dice *d = &ep->app->dice;
+    bool runs = !ep->connection || ep->connection->state == CONNECTION_RUNS;
+
+    if (!runs)
+        return;
+    if (qp_state(ep->qp) == QP_RTR && (ep->comm_est_count > 0 || dice_percent(d, 3)))
+        endpoint_to_rts(ep);
+    else if (qp_state(ep->qp) == QP_SQD && ep->drained && dice_percent(d, 20))
+        go_on(ep);
+    else if (qp_state(ep->qp) == QP_RTS && !world_is_healed(&ep->app->world) && dice_percent(d, 1))
+        start_draining(ep);
+    else if (qp_state(ep->qp) == QP_RTS && ep->service == SERVICE_RC && dice_percent(d, 1)) {
+        ep->attr.min_rnr_timer = (uint8_t)dice_between(d, 1, 8);
+        endpoint_modify(ep, QP_RTS, QP_ATTR_MIN_RNR_TIMER);
+    }
+}
+
+void changes_turn(struct app *a, struct app_host *home)
+{
+    if (dice_percent(&a->dice, 2))
+        resize_cq(a, home);
+    if (dice_percent(&a->dice, 2))
+        change_srq(a, home);
+    if (dice_percent(&a->dice, 2))
+        churn_regions(a, home);
+    for (uint32_t i = 0; i < a->endpoint_count; i++) {
+        if (a->endpoints[i]->home == home)
+            change_endpoint(a->endpoints[i]);
+    }
+}
