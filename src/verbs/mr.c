@@ -75,6 +75,8 @@ static struct ibv_mr *register_memory(struct ibv_pd *ibv_pd, const struct mr_att
         goto fail;
     h->ibv.context = &c->verbs.context;
     node_lock(c->node);
+    /* Programs install their signal handlers before they register memory: see it at once. */
+    guarded_copy_check();
     error = -mr_new(pd->pd, attr, &h->mr);
     node_unlock(c->node);
     if (error == 0) {
