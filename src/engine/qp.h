@@ -174,4 +174,11 @@ int qp_post_recv(struct qp *qp, const struct recv_wr *wr);
 /* How many more requests the send queue takes now. */
 uint32_t qp_send_room(const struct qp *qp);
 
+/*
+ * True when what was posted loses nothing by waiting for more: packets of the
+ * QP are on their way whose acknowledgement gives the next occasion to send, and
+ * few requests wait. So that small messages posted one by one leave together.
+ */
+bool qp_may_gather(const struct qp *qp);
+
 #endif

@@ -104,6 +104,14 @@ static int post_send_one(struct qp_handle *h, const struct ibv_send_wr *wr)
     return qp_post_send(h->qp, &request);
 }
 
+void qp_handle_leave_posted(struct qp_handle *h)
+{
+    if (qp_may_gather(h->qp))
+        node_unlock(h->context->node);
+    else
+        node_leave_posted(h->context->node);
+}
+
 int qp_handle_post_send(struct ibv_qp *qp, struct ibv_send_wr *wr, struct ibv_send_wr **bad_wr)
 {
     struct qp_handle *h = qp_of(qp);
@@ -118,7 +126,7 @@ int qp_handle_post_send(struct ibv_qp *qp, struct ibv_send_wr *wr, struct ibv_se
         *bad_wr = wr;
         error = count++ < CHAIN_MAX ? post_send_one(h, wr) : -ENOMEM;
     }
-    node_leave_posted(h->context->node);
+    qp_handle_leave_posted(h);
     return -error;
 }
 

@@ -17,4 +17,9 @@ typedef int (*post_receive_fn)(void *queue, const struct recv_wr *wr);
 int post_receives(post_receive_fn post, void *queue, struct ibv_recv_wr *wr,
                   struct ibv_recv_wr **bad_wr);
 
+struct qp_handle;
+
+/* Ends what posted sends: unlocks the node, with what may leave sent unless more may join it. */
+void qp_handle_leave_posted(struct qp_handle *h);
+
 #endif

@@ -18,6 +18,7 @@
 #include "engine/limits.h"
 #include "verbs/ah.h"
 #include "verbs/context.h"
+#include "verbs/post.h"
 #include "verbs/qp.h"
 
 #define DATA_ALIGN 8u
@@ -401,7 +402,7 @@ static int post_list(struct qp_handle *h)
         error = -ENOMEM;
     for (uint32_t i = 0; i < b->count && error == 0; i++)
         error = post_one(h, &b->wrs[i]);
-    node_leave_posted(node);
+    qp_handle_leave_posted(h);
     return -error;
 }
 

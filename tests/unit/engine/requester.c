@@ -158,6 +158,26 @@ static void requests_of_one_batch_ask_for_one_acknowledgement(void **state)
     expect_no_completion(p->ep.send_cq);
 }
 
+/* What is on its way brings an acknowledgement, and with it the next occasion to send. */
+static void posts_may_gather_only_while_an_acknowledgement_is_to_come(void **state)
+{
+    struct peer *p = *state;
+
+    post(p, (struct work){.wr_id = 0, .opcode = WR_SEND, .len = 8, .unsignaled = true});
+    assert_false(qp_may_gather(p->ep.qp)); /* nothing is on its way yet */
+    peer_listens(p);
+    for (uint32_t i = 1; i <= 15; i++) {
+        post(p, (struct work){.wr_id = i, .opcode = WR_SEND, .len = 8, .unsignaled = true});
+        assert_true(qp_may_gather(p->ep.qp));
+    }
+    post(p, (struct work){.wr_id = 16, .opcode = WR_SEND, .len = 8, .unsignaled = true});
+    assert_false(qp_may_gather(p->ep.qp)); /* enough for a batch */
+    peer_acks(p, 0, 1);
+    assert_int_equal(p->sent_tail, 17); /* the acknowledgement let them go */
+    peer_acks(p, 16, 17);
+    assert_false(qp_may_gather(p->ep.qp));
+}
+
 static void large_write_stays_within_the_window_and_arrives_whole(void **state)
 {
     struct peer *p = *state;
@@ -616,6 +636,7 @@ int main(void)
         RC_TEST(inline_bytes_are_those_at_the_time_of_the_post),
         RC_TEST(several_sges_are_gathered_with_their_own_lengths),
         RC_TEST(requests_of_one_batch_ask_for_one_acknowledgement),
+        RC_TEST(posts_may_gather_only_while_an_acknowledgement_is_to_come),
         RC_TEST(large_write_stays_within_the_window_and_arrives_whole),
         RC_TEST(fence_waits_for_reads_and_atomics_only),
         RC_TEST(credits_hold_back_what_needs_a_receive),
