@@ -45,6 +45,7 @@ struct message {
     struct piece pieces[PIECES_MAX]; /* READ, atomics: where the answer goes */
     uint32_t piece_count;
     struct claim *answer[PIECES_MAX];
+    struct piece where;   /* WRITE, READ: the peer's memory */
     struct claim *target; /* WRITE */
     struct cell *cell;    /* atomics */
     uint64_t original;    /* atomics: the answer */

@@ -205,6 +205,8 @@ void app_fini(struct app *a)
     uint32_t i;
     uint32_t k;
 
+    for (i = 0; i < a->connection_count; i++)
+        refusal_fini(&a->connections[i]);
     for (i = 0; i < a->endpoint_count; i++)
         endpoint_free(a->endpoints[i]);
     for (i = 0; i < a->world.plan.host_count; i++) {

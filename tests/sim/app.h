@@ -122,8 +122,9 @@ struct connection {
     struct endpoint *refused;      /* who posted it */
     struct message *refused_message;
     struct mr *refusal_mr; /* a region made for it */
-    uint32_t goes_in;      /* turns until that region goes away; 0: it stays */
-    struct piece gone;     /* memory that is not there any more */
+    uint32_t goes_in;      /* turns until that region, or going, goes away; 0: never */
+    struct piece going;
+    struct piece gone; /* memory that is not there any more */
 };
 
 /* What a wr_id stands for. */
@@ -230,9 +231,14 @@ struct draft {
     struct ah ah;
 };
 void sending_post(struct endpoint *ep, struct draft *d);
+const struct endpoint *sending_destination(struct endpoint *ep);
+void sending_aim_datagram(struct endpoint *ep, struct draft *d, const struct endpoint *to);
+bool sending_must_signal(const struct endpoint *ep);
 struct message *sending_message(struct endpoint *ep, enum wr_opcode opcode, uint32_t length);
 /* Memory for the message from the arena, filled. False when there is no room. */
 bool sending_take_memory(struct endpoint *ep, struct draft *d, uint32_t piece_count);
+/* Says what a READ or WRITE will do to memory: its range of the peer's is filled in. */
+void sending_claim(struct endpoint *ep, struct message *m);
 /* The application writes the message to its memory. */
 void sending_write_message(const struct message *m);
 
@@ -255,5 +261,6 @@ void refusal_memory_turn(struct connection *c);
 
 /* The life of the connection is over: what the bad request should have led to is there. */
 void refusal_check(struct connection *c);
+void refusal_fini(struct connection *c);
 
 #endif

@@ -98,6 +98,19 @@ static void go_on(struct endpoint *ep)
 
 /* --- of each QP --- */
 
+/* A send queue in error is ready again when all is flushed; it goes on with the next PSN. */
+static void recover(struct endpoint *ep)
+{
+    struct qp_attr attr;
+    struct qp_cap cap;
+
+    qp_query(ep->qp, &attr, &cap);
+    endpoint_modify(ep, QP_RTS, 0);
+    channel_begin(&ep->channel, attr.sq_psn.value);
+    flow_begin(&ep->flow);
+    ep->unsignalled = 0;
+}
+
 static void change_endpoint(struct endpoint *ep)
 {
     struct dice *d = &ep->app->dice;
@@ -105,6 +118,8 @@ static void change_endpoint(struct endpoint *ep)
 
     if (!runs)
         return;
+    if (qp_state(ep->qp) == QP_SQE && ep->service == SERVICE_UD && requests_open(&ep->channel) == 0)
+        recover(ep);
     if (qp_state(ep->qp) == QP_RTR && (ep->comm_est_count > 0 || dice_percent(d, 3)))
         endpoint_to_rts(ep);
     else if (qp_state(ep->qp) == QP_SQD && ep->drained && dice_percent(d, 20))

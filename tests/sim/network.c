@@ -250,6 +250,15 @@ static void check_batch(const struct host *h, const struct datagram_batch *b)
     EXPECT(gid_equal(&b->path.src, &h->gid), "host %u: sends from another address", h->index);
 }
 
+static void check_room(const struct host *h, const struct datagram_batch *b)
+{
+    size_t total = (b->count - 1) * b->segment_len + b->last_len;
+    enum service service = opcode_service(b->buffer[0]);
+
+    if (h->world->plan.paced && (service == SERVICE_UC || service == SERVICE_UD))
+        EXPECT(total <= h->room, "host %u: %zu bytes leave, %u may", h->index, total, h->room);
+}
+
 void network_send(struct host *h, const struct datagram_batch *b)
 {
     struct world *w = h->world;
@@ -257,6 +266,7 @@ void network_send(struct host *h, const struct datagram_batch *b)
     bool refused = !world_is_healed(w) && dice_chance(&w->dice_wire, w->plan.faults.refuse);
 
     check_batch(h, b);
+    check_room(h, b);
     dep.to = find_host(w, &b->path.dst, b->dest_slot);
     EXPECT(dep.to, "host %u sends to slot %u of an unknown address", h->index, b->dest_slot);
     for (uint32_t i = 0; i < b->count; i++) {

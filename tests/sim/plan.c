@@ -73,6 +73,7 @@ static void roll_hosts(struct plan *p, struct dice *d)
     p->config.window_start = (uint32_t)PICK(d, 0, 0, 1000, 8192, 65536);
     p->config.window_max = (uint32_t)PICK(d, 0, 0, 9000, 65536, 1 << 20);
     p->config.read_window = (uint32_t)PICK(d, 0, 1, 65536, 1 << 20);
+    p->paced = dice_percent(d, 30);
     if (p->mode != MODE_lossless && dice_percent(d, 20))
         p->receive_buffer = (uint32_t)PICK(d, 10000, 40000, 212992);
 }

@@ -68,6 +68,7 @@ struct plan {
     uint64_t timer_slack_ns;
     uint64_t app_gap_ns;
     uint32_t receive_buffer; /* bytes; 0: unlimited */
+    bool paced;              /* UC and UD ask how much may leave */
     uint32_t batch_count_max;
     uint32_t batch_capacity;
     struct engine_config config;

@@ -29,6 +29,14 @@ enum fault {
     FAULT_BAD_RECEIVE, /* the receive request has a key that is not good */
     FAULT_LOCAL_KEY,
     FAULT_LOCAL_READ_ONLY,
+    /* what goes away while the request is under way, or not before it is done */
+    FAULT_REGION_GOES,
+    FAULT_MEMORY_GOES,
+    FAULT_LOCAL_REGION_GOES,
+    FAULT_LOCAL_MEMORY_GOES,
+    /* datagrams */
+    FAULT_WRONG_QKEY,
+    FAULT_NO_SUCH_QP,
 };
 
 #define KIND(opcode) (1u << (opcode))
@@ -38,41 +46,64 @@ enum fault {
 #define SENDS (KIND(WR_SEND) | KIND(WR_SEND_IMM))
 #define REMOTE (WRITES | READS | ATOMICS)
 
+#define RC (1u << SERVICE_RC)
+#define UC (1u << SERVICE_UC)
+#define UD (1u << SERVICE_UD)
+
 struct refusal {
     const char *name;
     enum fault fault;
+    uint32_t services;
     uint32_t kinds;
-    enum completion_status status;
-    enum engine_event_type event; /* of the responder; EVENT_NONE: it does not fail */
+    enum completion_status status; /* on RC, and for local faults everywhere */
+    enum engine_event_type event;  /* of the responder on RC; EVENT_NONE: it does not fail */
 };
 
 /* clang-format off */
 static const struct refusal refusals[] = {
-    /* what is wrong                fault                   with              ends as                 the responder's event */
-    {"wrong key",                   FAULT_WRONG_KEY,        REMOTE,           STATUS_REM_ACCESS_ERR,  ENGINE_EVENT_QP_ACCESS_ERR},
-    {"past the end",                FAULT_PAST_THE_END,     REMOTE,           STATUS_REM_ACCESS_ERR,  ENGINE_EVENT_QP_ACCESS_ERR},
-    {"before the start",            FAULT_BEFORE_THE_START, REMOTE,           STATUS_REM_ACCESS_ERR,  ENGINE_EVENT_QP_ACCESS_ERR},
-    {"around the address space",    FAULT_WRAPS,            WRITES | READS,   STATUS_REM_ACCESS_ERR,  ENGINE_EVENT_QP_ACCESS_ERR},
-    {"no right",                    FAULT_NO_RIGHT,         REMOTE,           STATUS_REM_ACCESS_ERR,  ENGINE_EVENT_QP_ACCESS_ERR},
-    {"another domain",              FAULT_FOREIGN_PD,       REMOTE,           STATUS_REM_ACCESS_ERR,  ENGINE_EVENT_QP_ACCESS_ERR},
-    {"key of a freed region",       FAULT_FREED_KEY,        REMOTE,           STATUS_REM_ACCESS_ERR,  ENGINE_EVENT_QP_ACCESS_ERR},
-    {"unaligned atomic",            FAULT_UNALIGNED,        ATOMICS,          STATUS_REM_INV_REQ_ERR, ENGINE_EVENT_QP_REQ_ERR},
-    {"not enabled on the QP",       FAULT_QP_FORBIDS,       REMOTE,           STATUS_REM_INV_REQ_ERR, ENGINE_EVENT_QP_REQ_ERR},
-    {"longer than its receive",     FAULT_TOO_LONG,         SENDS,            STATUS_REM_INV_REQ_ERR, ENGINE_EVENT_QP_REQ_ERR},
-    {"invalidates no key",          FAULT_INVALID_KEY_TO_INVALIDATE, KIND(WR_SEND_INV), STATUS_REM_ACCESS_ERR, ENGINE_EVENT_QP_ACCESS_ERR},
-    {"receive with a wrong key",    FAULT_BAD_RECEIVE,      SENDS,            STATUS_REM_OP_ERR,      EVENT_NONE},
-    {"wrong local key",             FAULT_LOCAL_KEY,        REMOTE | SENDS,   STATUS_LOC_PROT_ERR,    EVENT_NONE},
-    {"answer to read-only memory",  FAULT_LOCAL_READ_ONLY,  READS | ATOMICS,  STATUS_LOC_PROT_ERR,    EVENT_NONE},
+    /* what is wrong              fault                    on            with             ends as                 the responder's event */
+    {"wrong key",                 FAULT_WRONG_KEY,         RC | UC,      REMOTE,          STATUS_REM_ACCESS_ERR,  ENGINE_EVENT_QP_ACCESS_ERR},
+    {"past the end",              FAULT_PAST_THE_END,      RC | UC,      REMOTE,          STATUS_REM_ACCESS_ERR,  ENGINE_EVENT_QP_ACCESS_ERR},
+    {"before the start",          FAULT_BEFORE_THE_START,  RC | UC,      REMOTE,          STATUS_REM_ACCESS_ERR,  ENGINE_EVENT_QP_ACCESS_ERR},
+    {"around the address space",  FAULT_WRAPS,             RC | UC,      WRITES | READS,  STATUS_REM_ACCESS_ERR,  ENGINE_EVENT_QP_ACCESS_ERR},
+    {"no right",                  FAULT_NO_RIGHT,          RC | UC,      REMOTE,          STATUS_REM_ACCESS_ERR,  ENGINE_EVENT_QP_ACCESS_ERR},
+    {"another domain",            FAULT_FOREIGN_PD,        RC | UC,      REMOTE,          STATUS_REM_ACCESS_ERR,  ENGINE_EVENT_QP_ACCESS_ERR},
+    {"key of a freed region",     FAULT_FREED_KEY,         RC | UC,      REMOTE,          STATUS_REM_ACCESS_ERR,  ENGINE_EVENT_QP_ACCESS_ERR},
+    {"unaligned atomic",          FAULT_UNALIGNED,         RC,           ATOMICS,         STATUS_REM_INV_REQ_ERR, ENGINE_EVENT_QP_REQ_ERR},
+    {"not enabled on the QP",     FAULT_QP_FORBIDS,        RC | UC,      REMOTE,          STATUS_REM_INV_REQ_ERR, ENGINE_EVENT_QP_REQ_ERR},
+    {"longer than its receive",   FAULT_TOO_LONG,          RC | UC,      SENDS,           STATUS_REM_INV_REQ_ERR, ENGINE_EVENT_QP_REQ_ERR},
+    {"invalidates no key",        FAULT_INVALID_KEY_TO_INVALIDATE, RC,   KIND(WR_SEND_INV), STATUS_REM_ACCESS_ERR, ENGINE_EVENT_QP_ACCESS_ERR},
+    {"receive with a wrong key",  FAULT_BAD_RECEIVE,       RC,           SENDS,           STATUS_REM_OP_ERR,      EVENT_NONE},
+    {"wrong local key",           FAULT_LOCAL_KEY,         RC | UC | UD, REMOTE | SENDS,  STATUS_LOC_PROT_ERR,    EVENT_NONE},
+    {"answer to read-only memory", FAULT_LOCAL_READ_ONLY,  RC,           READS | ATOMICS, STATUS_LOC_PROT_ERR,    EVENT_NONE},
+    {"its region goes",           FAULT_REGION_GOES,       RC,           WRITES | READS,  STATUS_REM_ACCESS_ERR,  ENGINE_EVENT_QP_ACCESS_ERR},
+    {"its memory goes",           FAULT_MEMORY_GOES,       RC,           WRITES | READS,  STATUS_REM_OP_ERR,      ENGINE_EVENT_QP_ACCESS_ERR},
+    {"its local region goes",     FAULT_LOCAL_REGION_GOES, RC | UC,      WRITES | READS | SENDS, STATUS_LOC_PROT_ERR, EVENT_NONE},
+    {"its local memory goes",     FAULT_LOCAL_MEMORY_GOES, RC | UC,      WRITES | READS | SENDS, STATUS_LOC_PROT_ERR, EVENT_NONE},
+    {"wrong Q_Key",               FAULT_WRONG_QKEY,        UD,           SENDS,           STATUS_SUCCESS,         EVENT_NONE},
+    {"no such QP",                FAULT_NO_SUCH_QP,        UD,           SENDS,           STATUS_SUCCESS,         EVENT_NONE},
 };
 /* clang-format on */
 
-static enum wr_opcode roll_kind(const struct refusal *r, struct dice *d)
+/* It may be too late to hurt. */
+static bool may_succeed(const struct refusal *r)
 {
+    return r->fault >= FAULT_REGION_GOES && r->fault <= FAULT_LOCAL_MEMORY_GOES;
+}
+
+static enum wr_opcode roll_kind(const struct endpoint *ep, const struct refusal *r)
+{
+    struct dice *d = &ep->app->dice;
+    uint32_t kinds = r->kinds;
     uint32_t opcode;
 
+    if (ep->service == SERVICE_UC)
+        kinds &= WRITES | SENDS;
+    else if (ep->service == SERVICE_UD)
+        kinds &= SENDS;
     do {
         opcode = (uint32_t)dice_below(d, 10);
-    } while (!(r->kinds & KIND(opcode)));
+    } while (!(kinds & KIND(opcode)));
     return (enum wr_opcode)opcode;
 }
 
@@ -102,67 +133,80 @@ static void aim_well(struct endpoint *ep, struct message *m)
     m->rkey = ep->peer->target.mr->key;
 }
 
-static void spoil_target(struct endpoint *ep, struct message *m, enum fault fault)
+static const uint32_t all_rights =
+    ACCESS_LOCAL_WRITE | ACCESS_REMOTE_WRITE | ACCESS_REMOTE_READ | ACCESS_REMOTE_ATOMIC;
+
+static void spoil_address(struct endpoint *ep, struct message *m, enum fault fault)
 {
     const struct region *target = &ep->peer->target;
-    struct app_host *home = ep->peer->home;
     struct dice *d = &ep->app->dice;
-    struct connection *c = ep->connection;
-    uint32_t all =
-        ACCESS_LOCAL_WRITE | ACCESS_REMOTE_WRITE | ACCESS_REMOTE_READ | ACCESS_REMOTE_ATOMIC;
 
-    switch (fault) {
-    case FAULT_WRONG_KEY:
+    if (fault == FAULT_WRONG_KEY) {
         m->rkey ^= 1u << dice_below(d, 32);
-        break;
-    case FAULT_PAST_THE_END:
+    } else if (fault == FAULT_PAST_THE_END) {
         m->remote_addr = target->iova + target->len - m->length + dice_between(d, 1, 64);
         m->remote_addr = (m->remote_addr + 7) & ~7ull;
-        break;
-    case FAULT_BEFORE_THE_START:
+    } else if (fault == FAULT_BEFORE_THE_START) {
         m->remote_addr = (target->iova - dice_between(d, 1, 64)) & ~7ull;
-        break;
-    case FAULT_WRAPS:
+    } else if (fault == FAULT_WRAPS) {
         m->remote_addr = -(uint64_t)m->length;
-        break;
-    case FAULT_NO_RIGHT:
-        aim_at(m, make_region(c, home->pd, &ep->peer->target_book, ACCESS_LOCAL_WRITE, d));
-        break;
-    case FAULT_FOREIGN_PD:
-        aim_at(m, make_region(c, home->foreign_pd, &ep->peer->target_book, all, d));
-        break;
-    case FAULT_FREED_KEY:
-        aim_at(m, make_region(c, home->pd, &ep->peer->target_book, all, d));
-        EXPECT(mr_free(c->refusal_mr) == 0, "mr_free fails");
-        c->refusal_mr = NULL;
-        break;
-    case FAULT_UNALIGNED:
+    } else if (fault == FAULT_UNALIGNED) {
         m->remote_addr += dice_between(d, 1, 7);
-        break;
-    case FAULT_INVALID_KEY_TO_INVALIDATE:
+    } else if (fault == FAULT_INVALID_KEY_TO_INVALIDATE) {
         m->imm = ep->peer->arena.regions[0].mr->key; /* no remote right (F58) */
-        break;
-    case FAULT_QP_FORBIDS:
-    case FAULT_TOO_LONG:
-    case FAULT_BAD_RECEIVE:
-    case FAULT_LOCAL_KEY:
-    case FAULT_LOCAL_READ_ONLY:
-        break;
     }
 }
 
-static void spoil_sges(struct endpoint *ep, struct draft *d, enum fault fault)
+/* Aims at a region that is made for it. */
+static void spoil_region(struct endpoint *ep, struct message *m, enum fault fault)
+{
+    struct app_host *home = ep->peer->home;
+    struct dice *d = &ep->app->dice;
+    struct connection *c = ep->connection;
+    struct book *target = &ep->peer->target_book;
+
+    if (fault == FAULT_NO_RIGHT) {
+        aim_at(m, make_region(c, home->pd, target, ACCESS_LOCAL_WRITE, d));
+    } else if (fault == FAULT_FOREIGN_PD) {
+        aim_at(m, make_region(c, home->foreign_pd, target, all_rights, d));
+    } else if (fault == FAULT_FREED_KEY) {
+        aim_at(m, make_region(c, home->pd, target, all_rights, d));
+        EXPECT(mr_free(c->refusal_mr) == 0, "mr_free fails");
+        c->refusal_mr = NULL;
+    } else if (fault == FAULT_REGION_GOES) {
+        aim_at(m, make_region(c, home->pd, target, all_rights, d));
+        c->goes_in = (uint32_t)dice_between(d, 1, 4);
+    }
+}
+
+/* The last piece lies in a region of its own. */
+static void use_own_region(struct endpoint *ep, struct draft *d, uint32_t access)
 {
     struct sge *last = &d->sges[d->sge_count - 1];
+    const struct mr *mr =
+        make_region(ep->connection, ep->home->pd, &ep->arena.book, access, &ep->app->dice);
 
-    if (fault == FAULT_LOCAL_KEY)
-        last->lkey ^= 0x5a;
-    if (fault == FAULT_LOCAL_READ_ONLY) {
-        const struct mr *mr =
-            make_region(ep->connection, ep->home->pd, &ep->arena.book, 0, &ep->app->dice);
+    last->addr = mr->iova + d->m->pieces[d->sge_count - 1].offset - BOOK_GUARD;
+    last->lkey = mr->key;
+}
 
-        last->addr = mr->iova + d->m->pieces[d->sge_count - 1].offset - BOOK_GUARD;
-        last->lkey = mr->key;
+static void spoil_memory(struct endpoint *ep, struct draft *d, enum fault fault)
+{
+    struct connection *c = ep->connection;
+
+    if (fault == FAULT_LOCAL_KEY) {
+        d->sges[d->sge_count - 1].lkey ^= 0x5a;
+    } else if (fault == FAULT_LOCAL_READ_ONLY) {
+        use_own_region(ep, d, 0);
+    } else if (fault == FAULT_LOCAL_REGION_GOES) {
+        use_own_region(ep, d, ACCESS_LOCAL_WRITE);
+        c->goes_in = (uint32_t)dice_between(&ep->app->dice, 1, 4);
+    } else if (fault == FAULT_LOCAL_MEMORY_GOES) {
+        c->going = d->m->pieces[d->sge_count - 1];
+        c->goes_in = (uint32_t)dice_between(&ep->app->dice, 1, 4);
+    } else if (fault == FAULT_MEMORY_GOES) {
+        c->going = d->m->where;
+        c->goes_in = (uint32_t)dice_between(&ep->app->dice, 1, 4);
     }
 }
 
@@ -184,44 +228,36 @@ static bool peer_waits_for_nothing(const struct endpoint *ep)
 static bool is_time_for(const struct endpoint *ep, const struct refusal *r)
 {
     const struct channel *c = &ep->channel;
-    bool delivered = c->delivered == c->count || requests_open(c) == 0;
+    bool idle = requests_open(c) == 0;
 
-    switch (r->fault) {
-    case FAULT_QP_FORBIDS:
-        return requests_open(c) == 0 && qp_state(ep->peer->qp) == QP_RTS;
-    case FAULT_BAD_RECEIVE:
-        return requests_open(c) == 0 && delivered && peer_waits_for_nothing(ep);
-    case FAULT_WRONG_KEY:
-    case FAULT_PAST_THE_END:
-    case FAULT_BEFORE_THE_START:
-    case FAULT_WRAPS:
-    case FAULT_NO_RIGHT:
-    case FAULT_FOREIGN_PD:
-    case FAULT_FREED_KEY:
-    case FAULT_UNALIGNED:
-    case FAULT_TOO_LONG:
-    case FAULT_INVALID_KEY_TO_INVALIDATE:
-    case FAULT_LOCAL_KEY:
-    case FAULT_LOCAL_READ_ONLY:
-        break;
-    }
+    if (r->fault == FAULT_QP_FORBIDS)
+        return idle && qp_state(ep->peer->qp) == QP_RTS;
+    if (r->fault == FAULT_BAD_RECEIVE)
+        return idle && peer_waits_for_nothing(ep);
     return true;
+}
+
+static uint32_t receive_len(const struct endpoint *ep)
+{
+    return ep->receives == &ep->own ? ep->receive_len : ep->home->shared_len;
 }
 
 static uint32_t length_for(const struct endpoint *ep, const struct refusal *r, enum wr_opcode kind)
 {
     struct dice *d = &ep->app->dice;
-    const struct endpoint *peer = ep->peer;
-    uint32_t held = peer->receives == &peer->own ? peer->receive_len : peer->home->shared_len;
     uint32_t len;
 
     if (opcode_is_atomic(kind))
         return 8;
+    if (ep->service == SERVICE_UD)
+        return (uint32_t)dice_between(d, 1, ep->init.pmtu);
+    if (may_succeed(r))
+        return (uint32_t)dice_between(d, 1, ep->app->world.plan.size_max);
     if (r->fault == FAULT_TOO_LONG)
-        return held + (uint32_t)dice_between(d, 1, 100);
+        return receive_len(ep->peer) + (uint32_t)dice_between(d, 1, 100);
     /* Of several packets as well: all is judged before the first byte is placed. */
     len = (uint32_t)dice_between(d, 1, dice_percent(d, 50) ? 400 : 3ull * ep->channel.pmtu);
-    return len < held ? len : held;
+    return len < receive_len(ep->peer) ? len : receive_len(ep->peer);
 }
 
 static void prepare_peer(struct endpoint *ep, const struct refusal *r)
@@ -241,37 +277,103 @@ static bool nak_may_be_lost(const struct world *w)
                                    w->plan.faults.refuse || w->plan.receive_buffer);
 }
 
-static bool post_refusal(struct endpoint *ep, const struct refusal *r)
+/* Aims at the peer and makes the request what it is to be. */
+static void spoil(struct endpoint *ep, struct draft *d, const struct refusal *r)
 {
-    enum wr_opcode kind = roll_kind(r, &ep->app->dice);
-    struct draft d = {.m = sending_message(ep, kind, length_for(ep, r, kind))};
+    struct message *m = d->m;
 
-    if (dice_percent(&ep->app->dice, 50) || ep->init.all_signaled)
-        d.m->flags |= WR_SIGNALED;
-    d.m->refused = true;
-    d.m->errors_allowed = STATUS_BIT(r->status);
-    d.m->compare = dice_u64(&ep->app->dice);
-    d.m->swap = dice_u64(&ep->app->dice);
-    if (!sending_take_memory(ep, &d, 1)) {
-        free(d.m);
-        return false;
+    aim_well(ep, m);
+    spoil_address(ep, m, r->fault);
+    spoil_region(ep, m, r->fault);
+    if (may_succeed(r)) {
+        uint64_t offset = m->remote_addr - ep->peer->target.iova; /* of the aligned start */
+
+        if (r->fault == FAULT_REGION_GOES)
+            offset = 0; /* the region begins where the target does */
+        m->where = (struct piece){&ep->peer->target_book, BOOK_GUARD + offset, m->length};
+        sending_claim(ep, m);
     }
-    if (!opcode_is_answered(kind))
-        sending_write_message(d.m);
-    aim_well(ep, d.m);
-    spoil_target(ep, d.m, r->fault);
-    spoil_sges(ep, &d, r->fault);
-    prepare_peer(ep, r);
-    ladder_note(ep->app->world.ladder, ep->app->world.now, ep->home->host->index,
-                "the next request is bad: %s", r->name);
-    ep->connection->refusal = r;
-    ep->connection->refused = ep;
+    spoil_memory(ep, d, r->fault);
+}
+
+/* What may come of it beside its own status. */
+static void allow_consequences(struct endpoint *ep, struct message *m, const struct refusal *r)
+{
+    bool local = r->status == STATUS_LOC_PROT_ERR;
+
+    m->refused = !may_succeed(r);
+    if (ep->service == SERVICE_RC || local)
+        m->errors_allowed = STATUS_BIT(r->status);
+    if (ep->service != SERVICE_RC)
+        return;
+    if (r->fault == FAULT_MEMORY_GOES) /* others may aim there too */
+        ep->channel.errors_allowed |= STATUS_BIT(r->status);
     if (r->event != EVENT_NONE || r->fault == FAULT_BAD_RECEIVE)
         ep->peer->channel.errors_allowed |= STATUS_BIT(STATUS_WR_FLUSH_ERR);
     if (r->event == EVENT_NONE) /* nobody tells the peer */
         ep->peer->channel.errors_allowed |= STATUS_BIT(STATUS_RETRY_EXC_ERR);
     if (nak_may_be_lost(&ep->app->world))
         ep->channel.errors_allowed |= STATUS_BIT(STATUS_RETRY_EXC_ERR);
+}
+
+static bool draft_refusal(struct endpoint *ep, struct draft *d, const struct refusal *r)
+{
+    enum wr_opcode kind = roll_kind(ep, r);
+    uint32_t length = length_for(ep, r, kind);
+
+    if (may_succeed(r) && length + 8 > ep->peer->target.len)
+        return false;
+    d->m = sending_message(ep, kind, length);
+    if (dice_percent(&ep->app->dice, 50) || sending_must_signal(ep))
+        d->m->flags |= WR_SIGNALED;
+    d->m->compare = dice_u64(&ep->app->dice);
+    d->m->swap = dice_u64(&ep->app->dice);
+    if (!sending_take_memory(ep, d, 1)) {
+        free(d->m);
+        return false;
+    }
+    if (!opcode_is_answered(kind))
+        sending_write_message(d->m);
+    ladder_note(ep->app->world.ladder, ep->app->world.now, ep->home->host->index,
+                "the next request is bad: %s", r->name);
+    return true;
+}
+
+static bool post_refusal(struct endpoint *ep, const struct refusal *r)
+{
+    struct draft d = {0};
+
+    if (!draft_refusal(ep, &d, r))
+        return false;
+    spoil(ep, &d, r);
+    prepare_peer(ep, r);
+    ep->connection->refusal = r;
+    ep->connection->refused = ep;
+    ep->connection->refused_message = d.m;
+    allow_consequences(ep, d.m, r);
+    sending_post(ep, &d);
+    return true;
+}
+
+/* Datagrams: what is wrong with the address is nobody's error; a local one stops the send queue. */
+static bool post_bad_datagram(struct endpoint *ep, const struct refusal *r)
+{
+    struct draft d = {0};
+    const struct endpoint *to = sending_destination(ep);
+
+    if (!draft_refusal(ep, &d, r))
+        return false;
+    sending_aim_datagram(ep, &d, to);
+    d.m->destination = NULL;
+    d.m->refused = true;
+    if (r->fault == FAULT_WRONG_QKEY)
+        d.m->remote_qkey ^= 1u << dice_below(&ep->app->dice, 31);
+    else if (r->fault == FAULT_NO_SUCH_QP)
+        d.m->remote_qpn ^= 0x8000;
+    else
+        d.sges[0].lkey ^= 0x5a;
+    if (r->fault == FAULT_LOCAL_KEY)
+        d.m->errors_allowed = STATUS_BIT(r->status);
     sending_post(ep, &d);
     return true;
 }
@@ -281,11 +383,27 @@ bool refusal_turn(struct endpoint *ep)
     struct dice *d = &ep->app->dice;
     const struct refusal *r = &refusals[dice_below(d, sizeof(refusals) / sizeof(refusals[0]))];
 
-    if (ep->app->world.plan.mode != MODE_refusal || ep->service != SERVICE_RC)
+    if (ep->app->world.plan.mode != MODE_refusal || !(r->services & (1u << ep->service)) ||
+        !dice_percent(d, 10))
         return false;
-    if (ep->connection->refusal || !dice_percent(d, 10) || !is_time_for(ep, r))
+    if (ep->service == SERVICE_UD)
+        return post_bad_datagram(ep, r);
+    if (ep->connection->refusal || !is_time_for(ep, r))
         return false;
     return post_refusal(ep, r);
+}
+
+/* True when the request ended with an error of the responder. */
+static bool was_refused(const struct connection *c)
+{
+    return c->refused_message->completed && c->refused_message->status == c->refusal->status;
+}
+
+void refusal_fini(struct connection *c)
+{
+    if (c->refusal_mr)
+        EXPECT(mr_free(c->refusal_mr) == 0, "mr_free fails");
+    c->refusal_mr = NULL;
 }
 
 void refusal_check(struct connection *c)
@@ -293,18 +411,19 @@ void refusal_check(struct connection *c)
     const struct refusal *r = c->refusal;
     const struct endpoint *peer;
 
-    if (c->refusal_mr)
-        EXPECT(mr_free(c->refusal_mr) == 0, "mr_free fails");
-    c->refusal_mr = NULL;
-    if (!r)
+    refusal_fini(c);
+    if (!r || c->refused->service != SERVICE_RC)
         return;
     peer = c->refused->peer;
-    if (r->event != EVENT_NONE)
+    if (r->event != EVENT_NONE && was_refused(c))
         EXPECT(peer->error_events & (1u << r->event), "%s: no event %d after: %s",
                peer->channel.name, (int)r->event, r->name);
 }
 
 void refusal_memory_turn(struct connection *c)
 {
-    (void)c;
+    if (c->goes_in == 0 || --c->goes_in > 0)
+        return;
+    refusal_fini(c);
+    c->gone = c->going;
 }

@@ -86,14 +86,18 @@ struct message *sending_message(struct endpoint *ep, enum wr_opcode opcode, uint
     return m;
 }
 
+/* Room comes back only with a completion, so at least one of those in the queue has one. */
+bool sending_must_signal(const struct endpoint *ep)
+{
+    return ep->init.all_signaled || ep->messages_left <= 1 ||
+           ep->unsignalled + 1 >= ep->init.cap.send_wr_max;
+}
+
 static void roll_flags(struct endpoint *ep, struct message *m)
 {
     struct dice *d = &ep->app->dice;
 
-    if (ep->init.all_signaled || dice_percent(d, ep->signal_percent))
-        m->flags |= WR_SIGNALED;
-    /* Room comes back only with a completion, so at least one of those in the queue has one. */
-    if (ep->messages_left <= 1 || ep->unsignalled + 1 >= ep->init.cap.send_wr_max)
+    if (dice_percent(d, ep->signal_percent) || sending_must_signal(ep))
         m->flags |= WR_SIGNALED;
     if (dice_percent(d, 20))
         m->flags |= WR_SOLICITED;
@@ -164,35 +168,34 @@ static uint8_t *use_inline(struct endpoint *ep, struct draft *d)
 
 /* --- what it does to the peer --- */
 
-static bool overlaps_read(const struct channel *c, uint64_t addr, uint32_t len)
+static bool overlaps_read(const struct channel *c, const struct piece *where)
 {
     uint32_t i;
 
     for (i = c->completed; i < c->count; i++) {
-        const struct message *m = c->messages[i];
+        const struct piece *other = &c->messages[i]->where;
 
-        if (m->opcode == WR_READ && m->remote_addr - addr < len)
-            return true;
-        if (m->opcode == WR_READ && addr - m->remote_addr < m->length)
+        if (c->messages[i]->opcode == WR_READ && other->offset < where->offset + where->len &&
+            where->offset < other->offset + other->len)
             return true;
     }
     return false;
 }
 
-static void claim_target(struct message *m, struct piece where)
+static void claim_target(struct message *m)
 {
     uint8_t *bytes = malloc(m->length + 1);
 
     EXPECT(bytes, "no memory for the test itself");
     pattern_fill(m->id, 0, bytes, m->length);
-    m->target = claim_open(where, bytes);
+    m->target = claim_open(m->where, bytes);
     free(bytes);
 }
 
 /* What the READ must bring: all that was posted before it is done by then. */
-static void claim_answer(struct message *m, struct piece from)
+static void claim_answer(struct message *m)
 {
-    const uint8_t *bytes = from.book->future + from.offset;
+    const uint8_t *bytes = m->where.book->future + m->where.offset;
     uint32_t i;
 
     for (i = 0; i < m->piece_count; i++) {
@@ -210,28 +213,33 @@ static void claim_anything(struct message *m)
         m->answer[i] = m->pieces[i].len ? claim_open(m->pieces[i], NULL) : NULL;
 }
 
+void sending_claim(struct endpoint *ep, struct message *m)
+{
+    if (app_is_hostile(ep->app)) {
+        claim_anything(m);
+    } else if (opcode_is_write(m->opcode)) {
+        if (overlaps_read(&ep->channel, &m->where))
+            m->flags |= WR_FENCE;
+        claim_target(m);
+    } else if (m->opcode == WR_READ) {
+        claim_answer(m);
+    }
+}
+
 static void aim_at_memory(struct endpoint *ep, struct message *m)
 {
     struct dice *d = &ep->app->dice;
-    struct endpoint *peer = ep->peer;
-    struct piece where = {.book = &peer->target_book, .len = m->length};
+    const struct region *target = &ep->peer->target;
 
-    where.offset = peer->target.offset + dice_below(d, peer->target.len - m->length + 1);
-    m->remote_addr = region_address(&peer->target, where.offset);
-    m->rkey = peer->target.mr->key;
+    m->where = (struct piece){.book = &ep->peer->target_book, .len = m->length};
+    m->where.offset = target->offset + dice_below(d, target->len - m->length + 1);
+    m->remote_addr = region_address(target, m->where.offset);
+    m->rkey = target->mr->key;
     if (m->length == 0 && dice_percent(d, 50)) { /* no key is looked at */
         m->remote_addr = dice_u64(d);
         m->rkey = RKEY_OF_NOTHING;
     }
-    if (app_is_hostile(ep->app)) {
-        claim_anything(m);
-    } else if (opcode_is_write(m->opcode)) {
-        if (overlaps_read(&ep->channel, m->remote_addr, m->length))
-            m->flags |= WR_FENCE;
-        claim_target(m, where);
-    } else {
-        claim_answer(m, where);
-    }
+    sending_claim(ep, m);
 }
 
 static uint64_t expected_value(const struct cell *c)
@@ -273,7 +281,7 @@ static void lend_region(struct endpoint *ep, struct message *m)
     m->imm = l->mr->key;
 }
 
-static void aim_datagram(struct endpoint *ep, struct draft *d, const struct endpoint *to)
+void sending_aim_datagram(struct endpoint *ep, struct draft *d, const struct endpoint *to)
 {
     d->ah = (struct ah){
         .pd = ep->home->pd,
@@ -289,7 +297,7 @@ static void aim(struct endpoint *ep, struct draft *d, const struct endpoint *to)
     struct message *m = d->m;
 
     if (ep->service == SERVICE_UD)
-        aim_datagram(ep, d, to);
+        sending_aim_datagram(ep, d, to);
     else if (opcode_is_atomic(m->opcode))
         aim_at_cell(ep, m);
     else if (m->opcode == WR_READ || opcode_is_write(m->opcode))
@@ -321,8 +329,10 @@ void sending_post(struct endpoint *ep, struct draft *d)
         .swap = m->swap,
         .ah = ep->service == SERVICE_UD ? &d->ah : NULL,
         .remote_qpn = m->remote_qpn,
-        .remote_qkey = dice_percent(dice, 80) ? m->remote_qkey : 0x80000000u | m->remote_qkey,
+        .remote_qkey = m->remote_qkey,
     };
+    if (m->remote_qkey == SIM_QKEY && dice_percent(dice, 20))
+        wr.remote_qkey |= 0x80000000u; /* the QP's own, which is the same */
     requests_posted(&ep->channel, m);
     if (m->cell)
         atomics_posted(m->cell, m);
@@ -347,7 +357,7 @@ void sending_post_late(struct endpoint *ep)
     sending_post(ep, &d);
 }
 
-static const struct endpoint *roll_destination(struct endpoint *ep)
+const struct endpoint *sending_destination(struct endpoint *ep)
 {
     struct app *a = ep->app;
     const struct endpoint *to;
@@ -395,7 +405,7 @@ static bool draw_memory(struct endpoint *ep, struct draft *d, uint8_t **inlined)
 static bool post_random(struct endpoint *ep)
 {
     enum wr_opcode opcode = (enum wr_opcode)dice_weighted(&ep->app->dice, ep->weights, 10);
-    const struct endpoint *to = roll_destination(ep);
+    const struct endpoint *to = sending_destination(ep);
     struct draft d = {0};
     uint8_t *inlined = NULL;
     uint32_t length;

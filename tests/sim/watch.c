@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* What the wire and the engine ask of the applications: whose packet it is, and whether it may be.
  */
+#include <errno.h>
 #include <string.h>
 
 #include "sim/app.h"
@@ -70,6 +71,28 @@ static void check_deadline(struct host *h, uint64_t deadline_ns)
     }
 }
 
+static bool touches(const struct piece *gone, const uint8_t *bytes, size_t len)
+{
+    const uint8_t *from = gone->book->bytes + gone->offset;
+
+    return bytes < from + gone->len && from < bytes + len;
+}
+
+/* Memory that is there no more, as an application that unmaps it makes it. */
+static bool is_gone(const struct app *a, const uint8_t *bytes, size_t len)
+{
+    uint32_t i;
+
+    for (i = 0; i < a->connection_count; i++) {
+        const struct connection *c = &a->connections[i];
+
+        /* It comes back when the request is over, for others to use. */
+        if (c->gone.book && !c->refused_message->completed && touches(&c->gone, bytes, len))
+            return true;
+    }
+    return false;
+}
+
 /* The engine's copy: nothing may be written to where nobody asked for it. */
 static int watched_copy(void *dst, const void *src, size_t len)
 {
@@ -90,6 +113,8 @@ static int watched_copy(void *dst, const void *src, size_t len)
                        (size_t)(to - b->bytes) - BOOK_GUARD, b->name);
         }
     }
+    if (is_gone(a, dst, len) || is_gone(a, src, len))
+        return -EFAULT;
     memcpy(dst, src, len);
     return 0;
 }

@@ -58,6 +58,7 @@ struct host {
     uint8_t *buffer;
     uint64_t link_free_ns;
     bool transmit_scheduled;
+    uint32_t room;     /* bytes of UC or UD that the engine was last told may leave */
     uint64_t timer_ns; /* for which a timer event is queued; ENGINE_NEVER: none */
 };
 
