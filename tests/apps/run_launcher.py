@@ -6,6 +6,7 @@ One line a case, as run_apps.py. Each case is a function whose name is the sente
 """
 import argparse
 import dataclasses
+import json
 import os
 import pathlib
 import shutil
@@ -39,14 +40,20 @@ class Result:
 
 
 class Bench:
-    """What the cases need: the program, a user to run it as, a folder to write to."""
+    """What the cases need: the program, where it would be installed, a folder to write to, a network.
 
-    def __init__(self, uroce, scratch):
+    The network is not this machine's, where another user may hold the port.
+    """
+
+    def __init__(self, uroce, installed, scratch, enter):
         self.uroce = uroce
+        self.installed = installed
         self.scratch = pathlib.Path(scratch)
+        self.enter = enter
         self.drop = places.drop_words()
 
-    def run(self, *words, env=(), enter=(), uroce=None):
+    def run(self, *words, env=(), enter=None, uroce=None):
+        enter = self.enter if enter is None else enter
         full = {"PATH": os.environ["PATH"], **dict(env)}
         done = subprocess.run([*enter, *self.drop, uroce or self.uroce, "run", *words], env=full,
                               stdin=subprocess.DEVNULL, capture_output=True, text=True,
@@ -129,8 +136,8 @@ def a_missing_library_is_told(bench):
     alone = bench.scratch / "alone"
     alone.mkdir(mode=0o755)
     shutil.copy(bench.uroce, alone)
-    if pathlib.Path("/usr/local/lib/x86_64-linux-gnu/uroce").exists():
-        raise Skipped("uroce is installed here")
+    if bench.installed.exists():
+        raise Skipped("%s is there: uroce is installed" % bench.installed)
     bench.run("true", uroce=str(alone / "uroce")).check(CANNOT_WORK, "libibverbs.so.1", "make build")
 
 
@@ -177,6 +184,13 @@ CASES = [value for value in list(globals().values())
          if getattr(value, "__code__", None) and value.__code__.co_varnames[:1] == ("bench",)]
 
 
+def installed_folder(build):
+    """Where this build would install the drop-in libraries, and looks for them last."""
+    with open(build / "meson-info/intro-buildoptions.json", encoding="utf-8") as text:
+        options = {option["name"]: option["value"] for option in json.load(text)}
+    return pathlib.Path(options["prefix"]) / options["libdir"] / "uroce"
+
+
 def run_case(case, bench):
     """Returns the word for the outcome, and what to say about it."""
     try:
@@ -193,11 +207,14 @@ def main():
     parser.add_argument("--build", default="build", help="the build folder (default: build)")
     build = pathlib.Path(parser.parse_args().build).resolve()
     failed = 0
-    with tempfile.TemporaryDirectory(prefix="uroce-launcher-") as scratch:
+    with tempfile.TemporaryDirectory(prefix="uroce-launcher-") as scratch, \
+            places.Namespaces() as namespaces:
         os.chmod(scratch, 0o755)
         staged = pathlib.Path(scratch) / "staged"
         staged.mkdir()
-        bench = Bench(run_apps.stage(build, places.drop_words(), staged), scratch)
+        uroce = run_apps.stage(build, places.drop_words(), staged)
+        bench = Bench(uroce, installed_folder(build), scratch,
+                      places.loopback(namespaces).client.enter)
         for case in CASES:
             word, text = run_case(case, bench)
             failed += word == "FAILED"
