@@ -26,7 +26,7 @@ void flow_begin(struct flow *f)
     f->in_response = false;
 }
 
-static bool is_response(const struct packet *p)
+bool packet_is_response(const struct packet *p)
 {
     enum operation_kind kind = p->operation->kind;
 
@@ -113,7 +113,7 @@ void flow_sent(struct flow *f, const struct datagram_batch *b, const uint8_t *by
     check_reserved(f, &p, bytes, len);
     check_lengths(f, &p, len);
     check_addressing(f, b, &p);
-    if (is_response(&p)) {
+    if (packet_is_response(&p)) {
         flow_response_sent(f, &p);
         return;
     }
@@ -153,7 +153,7 @@ void flow_delivered(struct flow *f, const struct packet *p, uint64_t now)
 {
     if (opcode_service(p->h.bth.opcode) != f->channel->service || f->channel->service == SERVICE_UD)
         return;
-    if (is_response(p))
+    if (packet_is_response(p))
         flow_response_delivered(f, p, now);
     else
         request_delivered(f, p);

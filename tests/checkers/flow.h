@@ -62,6 +62,8 @@ struct flow {
     uint32_t start_count;
 };
 
+bool packet_is_response(const struct packet *p);
+
 /* What one engine sends: limits over all its flows. */
 struct flow_limits {
     uint64_t window_max;

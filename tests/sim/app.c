@@ -160,6 +160,28 @@ static void check_lossless(const struct app *a, const struct app_host *home)
     }
 }
 
+/*
+ * Every datagram is accounted for: a request has one verdict, or it is one of
+ * those that belong to nobody, which a response may be too.
+ */
+static void check_counters(const struct host *h)
+{
+    const struct engine_counters *c = engine_counters(h->engine);
+    uint64_t verdicts = c->requests + c->out_of_sequence + c->duplicate_request +
+                        c->bad_sequence_opcode + c->bad_length + c->remote_access_refused +
+                        c->no_receive + c->receive_too_small + c->responder_memory_fault +
+                        c->too_many_reads + c->wrong_qkey;
+    uint64_t strays = c->malformed + c->no_qp + c->wrong_service + c->wrong_state + c->wrong_pkey +
+                      c->wrong_source + c->cnp_rcv;
+
+    EXPECT(c->sent_packets == h->sent, "host %u: counts %lu packets sent of %lu", h->index,
+           (unsigned long)c->sent_packets, (unsigned long)h->sent);
+    EXPECT(c->rcv_packets == h->delivered, "host %u: counts %lu packets received of %lu", h->index,
+           (unsigned long)c->rcv_packets, (unsigned long)h->delivered);
+    EXPECT(verdicts + strays >= h->requests, "host %u: %lu requests of %lu are accounted for",
+           h->index, (unsigned long)(verdicts + strays), (unsigned long)h->requests);
+}
+
 static void check_end(struct app *a)
 {
     uint32_t i;
@@ -176,6 +198,7 @@ static void check_end(struct app *a)
         struct app_host *home = &a->hosts[i];
         struct engine *e = home->host->engine;
 
+        check_counters(home->host);
         EXPECT(engine_deadline(e) == ENGINE_NEVER, "host %u: a timer runs when all is done", i);
         EXPECT(!engine_wants_transmit(e), "host %u: wants to send when all is done", i);
         for (k = 0; k < HOST_CELLS && !app_is_hostile(a); k++)

@@ -277,6 +277,7 @@ void network_send(struct host *h, const struct datagram_batch *b)
         dep.at_ns += len * w->plan.ps_per_byte / 1000;
         dep.fate = refused ? FATE_REFUSED : roll_fate(w, &w->directions[h->index][dep.to->index]);
         w->counters.sent++;
+        h->sent++;
         w->counters.fates[dep.fate]++;
         hash_bytes(w, bytes, len - ICRC_LEN);
         travel_ns = send_packet(&dep, b, bytes, len);

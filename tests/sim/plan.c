@@ -83,6 +83,10 @@ static void roll_work(struct plan *p, struct dice *d)
     p->connection_count = (uint32_t)PICK(d, 1, 1, 2, 3, 6);
     p->datagram_count = (uint32_t)PICK(d, 0, 0, 0, 2, 3, 4);
     p->message_count = (uint32_t)PICK(d, 5, 20, 40, 80);
+    if (dice_percent(d, 5)) { /* many queue pairs between few processes */
+        p->connection_count = 14;
+        p->message_count = 30;
+    }
     p->size_max = (uint32_t)PICK(d, 512, 4096, 16384, 65536, 65536);
     p->bytes_max = 1 << 19;
     if (p->connection_count == 1 && dice_percent(d, 8)) {
@@ -92,6 +96,16 @@ static void roll_work(struct plan *p, struct dice *d)
     }
     if (p->faults.lose + p->faults.corrupt + p->faults.reorder >= 80000)
         p->bytes_max /= 4; /* going back repeats everything behind the loss */
+}
+
+/* Interruptions that are short enough for seven retries. */
+static void roll_interruptions(struct plan *p, struct dice *d)
+{
+    if (p->mode == MODE_lossless)
+        return;
+    p->stall_ns = dice_percent(d, 15) ? dice_below(d, 2 * p->rtt_ns) : 0;
+    if (p->mode == MODE_ordinary)
+        p->cut_ns = dice_percent(d, 15) ? dice_below(d, 2 * p->rtt_ns) : 0;
 }
 
 /* Longest times, from all that a packet may meet on its way. */
@@ -108,7 +122,7 @@ static void derive(struct plan *p)
     if (p->faults.reorder > 0)
         one_way += p->reorder_ns;
     p->rtt_ns = 2 * (one_way + p->timer_slack_ns + US);
-    p->lifetime_ns = one_way + p->reorder_ns + 20 * p->hold_ns + MS;
+    p->lifetime_ns = one_way + p->reorder_ns + 20 * p->hold_ns + 20 * p->stall_ns + MS;
     p->limit_ns = p->heal_ns + 20000 * MS;
 }
 
@@ -126,5 +140,7 @@ void plan_make(struct plan *p, uint64_t seed, enum sim_mode mode)
     roll_wire(p, &d);
     roll_hosts(p, &d);
     roll_work(p, &d);
+    derive(p);
+    roll_interruptions(p, &d);
     derive(p);
 }

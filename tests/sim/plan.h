@@ -62,9 +62,10 @@ struct plan {
     uint64_t hold_ns;    /* a delay holds everything behind it, so long at most */
     uint64_t ps_per_byte;
     uint64_t heal_ns; /* faults end */
-    uint64_t cut_ns;  /* exhaustion: how long a cut is at most; 0: none */
+    uint64_t cut_ns;  /* how long a cut of the wire is at most; 0: none */
     /* hosts */
     uint64_t service_ns; /* packets wait so long at most before the engine gets them */
+    uint64_t stall_ns;   /* a host that stops does so for so long at most; 0: none does */
     uint64_t timer_slack_ns;
     uint64_t app_gap_ns;
     uint32_t receive_buffer; /* bytes; 0: unlimited */

@@ -111,7 +111,9 @@ static void make_trouble(struct app *a)
     if (w->plan.cut_ns == 0 || world_is_healed(w) || w->now < a->next_cut_ns)
         return;
     a->next_cut_ns = w->now + dice_below(&a->dice, 2 * w->plan.cut_ns);
-    if (dice_percent(&a->dice, 30)) {
+    if (w->plan.mode != MODE_exhaustion) /* retries must win in the end */
+        a->next_cut_ns += 20 * w->plan.cut_ns;
+    else if (dice_percent(&a->dice, 30)) {
         connection_close(&a->connections[dice_below(&a->dice, a->connection_count)]);
         return;
     }

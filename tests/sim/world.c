@@ -201,8 +201,10 @@ static void serve(struct host *h)
 
             if (f)
                 flow_delivered(f, &parsed, w->now);
+            h->requests += !packet_is_response(&parsed);
         }
         w->counters.delivered++;
+        h->delivered++;
         engine_receive(h->engine, &p->d, w->now);
         free(p);
         w->in_flight--;
@@ -216,6 +218,7 @@ static void arrive(struct host *h, struct wire_packet *packet)
 {
     struct world *w = h->world;
     uint32_t limit = w->plan.receive_buffer;
+    uint64_t at;
 
     if (!network_arrive(h, packet))
         return;
@@ -230,13 +233,23 @@ static void arrive(struct host *h, struct wire_packet *packet)
     *h->queue_last = packet;
     h->queue_last = &packet->next;
     h->queue_bytes += (uint32_t)packet->d.len;
-    if (w->plan.service_ns == 0) {
-        serve(h);
-    } else if (!h->serve_scheduled) {
-        h->serve_scheduled = true;
-        world_schedule(w, w->now + dice_below(&w->dice_host, w->plan.service_ns), EVENT_SERVE, h,
-                       NULL);
+    if (w->plan.stall_ns > 0 && !world_is_healed(w) && w->now > h->stalled_until_ns &&
+        dice_chance(&w->dice_host, 2000)) {
+        h->stalled_until_ns = w->now + dice_below(&w->dice_host, w->plan.stall_ns);
+        ladder_note(w->ladder, w->now, h->index, "stops until %.3f us",
+                    (double)h->stalled_until_ns / 1000);
     }
+    if (h->serve_scheduled)
+        return;
+    at = w->now + dice_below(&w->dice_host, w->plan.service_ns + 1);
+    if (at < h->stalled_until_ns)
+        at = h->stalled_until_ns;
+    if (at == w->now) {
+        serve(h);
+        return;
+    }
+    h->serve_scheduled = true;
+    world_schedule(w, at, EVENT_SERVE, h, NULL);
 }
 
 static void expire(struct host *h, uint64_t at_ns)

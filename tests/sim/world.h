@@ -53,6 +53,10 @@ struct host {
     struct wire_packet *queue_first;
     struct wire_packet **queue_last;
     uint32_t queue_bytes;
+    uint64_t stalled_until_ns;
+    uint64_t sent;      /* packets of its engine */
+    uint64_t delivered; /* packets that its engine got */
+    uint64_t requests;  /* those of them that are requests */
     bool serve_scheduled;
     /* sending */
     uint8_t *buffer;
