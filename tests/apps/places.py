@@ -112,14 +112,17 @@ def set_address(enter, netdev, ipv4, ipv6):
 
 
 def wait_until_up(enter, netdev):
-    """The kernel tells of a carrier a little after it is there."""
-    for _ in range(100):
-        shown = subprocess.run([*enter, "ip", "-brief", "link", "show", "dev", netdev],
-                               capture_output=True, text=True, check=False).stdout
-        if shown.split()[1:2] == ["UP"]:
+    """The kernel tells of a carrier a little after it is there, and makes the link-local address
+    after that: it comes first among the GIDs, so that all indices move when it appears.
+    """
+    for _ in range(200):
+        link, local = (subprocess.run([*enter, "ip", "-brief", *words, "dev", netdev],
+                                      capture_output=True, text=True, check=False).stdout
+                       for words in (["link", "show"], ["-6", "address", "show", "scope", "link"]))
+        if link.split()[1:2] == ["UP"] and "fe80:" in local:
             return
         time.sleep(0.05)
-    raise Unavailable("%s does not come up: %s" % (netdev, shown.strip()))
+    raise Unavailable("%s does not come up: %s %s" % (netdev, link.strip(), local.strip()))
 
 
 def loopback(namespaces):
