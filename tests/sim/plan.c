@@ -80,15 +80,15 @@ static void roll_hosts(struct plan *p, struct dice *d)
 
 static void roll_work(struct plan *p, struct dice *d)
 {
-    p->connection_count = (uint32_t)PICK(d, 1, 1, 2, 3, 6);
+    p->connection_count = (uint32_t)PICK(d, 1, 2, 3, 6);
     p->datagram_count = (uint32_t)PICK(d, 0, 0, 0, 2, 3, 4);
-    p->message_count = (uint32_t)PICK(d, 5, 20, 40, 80);
+    p->message_count = (uint32_t)PICK(d, 5, 40, 80, 200);
     if (dice_percent(d, 5)) { /* many queue pairs between few processes */
         p->connection_count = 14;
         p->message_count = 30;
     }
     p->size_max = (uint32_t)PICK(d, 512, 4096, 16384, 65536, 65536);
-    p->bytes_max = 1 << 19;
+    p->bytes_max = 1 << 20;
     if (p->connection_count == 1 && dice_percent(d, 8)) {
         p->size_max = 1 << 20;
         p->bytes_max = 3 << 20;
