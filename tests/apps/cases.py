@@ -156,7 +156,8 @@ TOOLS = [
 
 
 def pingpongs(program, *lines):
-    return [Case(program, line, family, pingpong) for line in lines for family in ("ipv4", "ipv6")]
+    return [Case(program, line, family, pingpong, timeout=60)
+            for line in lines for family in ("ipv4", "ipv6")]
 
 
 PINGPONG = [
@@ -164,7 +165,7 @@ PINGPONG = [
         "ibv_rc_pingpong",
         "-c", "-c -e", "-c -s 1", "-c -s 64", "-c -s 65536", "-c -e -s 65536 -m 4096",
         *("-c -s 10001 -m %d" % mtu for mtu in (256, 512, 1024, 2048, 4096)),
-        "-c -N", "-c -N -e", "-c -n 20000 -s 16", "-c -r 1"),
+        "-c -N", "-c -N -e", "-c -n 5000 -s 16", "-c -r 1"),
     *pingpongs(
         "ibv_uc_pingpong",
         "-c", "-c -e", "-c -s 1", "-c -s 64", "-c -s 65536", "-c -e -s 65536 -m 4096",
