@@ -5,6 +5,7 @@
  */
 #include "cli/command.h"
 #include "node/device.h"
+#include "node/settings.h"
 
 #include <argp.h>
 #include <arpa/inet.h>
@@ -51,7 +52,11 @@ int command_devices(int argc, char **argv)
     count = devices ? device_list(devices, DEVICE_COUNT_MAX) : -ENOMEM;
     if (count < 0)
         fprintf(stderr, "%s: cannot list the network interfaces: %s\n", argv[0], strerror(-count));
-    if (count == 0)
+    if (count == 0 && *settings_get()->devices)
+        fprintf(stderr,
+                "%s: none of the interfaces '%s' (UROCE_DEVICES) is up and has an address\n",
+                argv[0], settings_get()->devices);
+    else if (count == 0)
         fprintf(stderr, "%s: no network interface is up and has an address\n", argv[0]);
     for (int i = 0; i < count; i++)
         print_device(&devices[i]);

@@ -5,6 +5,7 @@
  */
 #include "cli/command.h"
 
+#include <argp.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -80,5 +81,6 @@ int main(int argc, char **argv)
     }
     snprintf(name, sizeof(name), "uroce %s", command->name);
     argv[1] = name;
+    argp_err_exit_status = EXIT_USAGE;
     return command->main(argc - 1, argv + 1);
 }

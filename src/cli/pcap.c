@@ -274,7 +274,6 @@ int command_pcap(int argc, char **argv)
     struct pcap_run *run;
     int status;
 
-    argp_err_exit_status = STATUS_FAILED;
     argp_parse(&argp, argc, argv, 0, NULL, &options);
     /* When nobody reads on (`| head`), end quietly, also if our parent ignores the signal. */
     signal(SIGPIPE, SIG_DFL);

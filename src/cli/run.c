@@ -9,6 +9,7 @@
 #include "cli/port.h"
 #include "cli/program.h"
 #include "node/device.h"
+#include "node/settings.h"
 
 #include <argp.h>
 #include <errno.h>
@@ -159,7 +160,7 @@ static int host_check(void)
 {
     struct device *devices = calloc(DEVICE_COUNT_MAX, sizeof(*devices));
     int count = devices ? device_list(devices, DEVICE_COUNT_MAX) : -ENOMEM;
-    const char *wanted = getenv("UROCE_DEVICES");
+    const char *wanted = settings_get()->devices;
     uid_t holder;
 
     free(devices);
@@ -167,7 +168,7 @@ static int host_check(void)
         complain("cannot list the network interfaces: %s", strerror(-count));
         return STATUS_CANNOT_WORK;
     }
-    if (count == 0 && wanted && *wanted) {
+    if (count == 0 && *wanted) {
         complain("none of the interfaces '%s' (UROCE_DEVICES) is up and has an address", wanted);
         complain("see `ip -brief address`; `uroce devices` lists what there is without it");
         return STATUS_CANNOT_WORK;
@@ -338,7 +339,8 @@ int command_run(int argc, char **argv)
         .doc = "Runs PROGRAM over uroce's RDMA devices."
                "\v"
                "The program runs in place of uroce, with the same process number and exit status. "
-               "125: uroce cannot work here; 126: PROGRAM cannot be run this way; "
+               "2: the command line was not understood; 125: uroce cannot work here; 126: PROGRAM "
+               "cannot be run this way; "
                "127: there is no such program.\n\n"
                "  uroce run -- ibv_devinfo -v\n"
                "  uroce run --devices lo -- ibv_rc_pingpong -g 0\n"
