@@ -14,6 +14,9 @@ import time
 
 LISTEN = "0A"  # TCP_LISTEN in /proc/net/tcp
 
+# The peer may wait for its core longer than the retries of stock programs last, half a second.
+PATIENCE = {"UROCE_TIMEOUT_FLOOR_MS": "250"}
+
 
 class Failure(Exception):
     """A run did not get to its end; the text says why."""
@@ -102,7 +105,7 @@ class Runner:
         self._gids = {}
 
     def start(self, host, words, env=()):
-        full = dict(os.environ, **dict(host.env), **dict(env))
+        full = dict(os.environ, **PATIENCE, **dict(host.env), **dict(env))
         return Process([*host.enter, *self.drop, self.uroce, "run", "--devices", host.netdev, "--",
                         *words], full)
 
