@@ -6,8 +6,10 @@
 #include <stdint.h>
 #include <cmocka.h>
 
+#include <time.h>
 #include <unistd.h>
 
+#include "node/node_private.h"
 #include "pair.h"
 
 #define TURNS 100u
@@ -121,12 +123,50 @@ static void a_time_out_expires_while_everybody_sleeps(void **state)
     pair_run(send_to_nobody, destroy);
 }
 
+static uint64_t cpu_time(void)
+{
+    struct timespec t;
+
+    must(clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t) == 0);
+    return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
+}
+
+/* Another file gets no number of ours: what is written to such a number is the program's loss. */
+static void close_all_descriptors(struct side *s)
+{
+    struct completion c;
+    uint64_t before;
+
+    write_something(s);
+    side_meet(s);
+    closefrom(3);
+    before = cpu_time();
+    usleep(300000);
+    must(cpu_time() - before < 100000000);
+    for (uint32_t i = 0; i < 1000; i++) {
+        node_enter(s->node);
+        must(cq_poll(s->cq, 1, &c) == 0);
+        node_progress(s->node);
+        node_leave(s->node);
+    }
+    side_post(s, WR_WRITE, 0, 100);
+    node_before_sleep(s->node);
+    thread_stop(s->node);
+}
+
+static void a_program_that_closes_all_its_descriptors_goes_on(void **state)
+{
+    (void)state;
+    pair_run(close_all_descriptors, wait_for_the_end);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_node_with_connections_and_no_traffic_never_wakes),
         cmocka_unit_test(a_polling_program_is_left_alone),
         cmocka_unit_test(a_time_out_expires_while_everybody_sleeps),
+        cmocka_unit_test(a_program_that_closes_all_its_descriptors_goes_on),
     };
 
     return cmocka_run_group_tests(tests, pair_namespace, NULL);
