@@ -4,6 +4,7 @@
 
 #include <assert.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <ini.h>
 #include <pthread.h>
 #include <stdarg.h>
@@ -12,6 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "engine/limits.h"
@@ -199,9 +201,14 @@ static const struct setting *setting_find(const char *name)
     return NULL;
 }
 
+/* A file that is longer, or has more mistakes, is not a configuration file. */
+#define FILE_LEN_MAX (1 << 20)
+#define MISTAKES_MAX 10u
+
 struct reading {
     const struct settings_source *source;
     struct settings *out;
+    uint32_t mistakes; /* in the file */
 };
 
 __attribute__((format(printf, 2, 3))) static void complain(const struct settings_source *source,
@@ -216,42 +223,75 @@ __attribute__((format(printf, 2, 3))) static void complain(const struct settings
     source->complain(sentence);
 }
 
-/* where is empty, or the file with ": ". */
-static void take(const struct reading *r, const struct setting *s, const char *where,
+/* where is empty, or the file with ": ". Returns false for a mistake. */
+static bool take(const struct reading *r, const struct setting *s, const char *where,
                  const char *text)
 {
-    if (!setting_parse(s, text, r->out))
-        complain(r->source, "%s%s is '%.64s' and should be %s; it is ignored", where, s->name, text,
-                 s->values);
+    if (setting_parse(s, text, r->out))
+        return true;
+    complain(r->source, "%s%s is '%.64s' and should be %s; it is ignored", where, s->name, text,
+             s->values);
+    return false;
 }
 
 static int take_line(void *context, const char *section, const char *name, const char *value)
 {
-    const struct reading *r = context;
+    struct reading *r = context;
     const struct setting *s = setting_find(name);
     char where[PATH_SIZE + 2];
 
     (void)section;
+    if (r->mistakes == MISTAKES_MAX)
+        return 1;
     snprintf(where, sizeof(where), "%s: ", r->source->file);
-    if (s != NULL)
-        take(r, s, where, value);
-    else
+    if (s == NULL)
         complain(r->source,
                  "%s'%.64s' is not a setting; they are described in "
                  "uroce-environment(7)",
                  where, name);
+    else if (take(r, s, where, value))
+        return 1;
+    if (++r->mistakes == MISTAKES_MAX)
+        complain(r->source, "%sso many mistakes; the rest is not read", where);
     return 1;
+}
+
+/* Opens a file of a size that a configuration file may have; NULL with errno set. */
+static FILE *open_file(const char *path)
+{
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    struct stat st = {0};
+    FILE *file;
+
+    if (fd < 0)
+        return NULL;
+    if (fstat(fd, &st) != 0 || !S_ISREG(st.st_mode) || st.st_size > FILE_LEN_MAX) {
+        close(fd);
+        errno = st.st_size > FILE_LEN_MAX ? EFBIG : S_ISDIR(st.st_mode) ? EISDIR : EINVAL;
+        return NULL;
+    }
+    file = fdopen(fd, "r");
+    if (file == NULL)
+        close(fd);
+    return file;
 }
 
 static void read_file(struct reading *r)
 {
     const struct settings_source *source = r->source;
-    int line = ini_parse(source->file, take_line, r);
+    FILE *file = open_file(source->file);
+    int line;
 
-    if (line > 0)
+    if (file == NULL) {
+        if (source->file_wanted)
+            complain(source, "%s: cannot be read (UROCE_CONFIG): %s", source->file,
+                     strerror(errno));
+        return;
+    }
+    line = ini_parse_file(file, take_line, r);
+    fclose(file);
+    if (line > 0 && r->mistakes < MISTAKES_MAX)
         complain(source, "%s: line %d is not of the form name = value", source->file, line);
-    else if (line < 0 && source->file_wanted)
-        complain(source, "%s: cannot be read (UROCE_CONFIG): %s", source->file, strerror(errno));
 }
 
 void settings_read(const struct settings_source *source, struct settings *out)

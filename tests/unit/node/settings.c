@@ -220,6 +220,38 @@ static void mistakes_in_a_file_name_the_file(void **state)
     assert_non_null(strstr(complaint, "line 2 "));
 }
 
+static void a_file_of_mistakes_is_said_in_a_few_lines(void **state)
+{
+    char text[4000] = "";
+    struct settings s;
+
+    (void)state;
+    for (uint32_t i = 0; i < 500; i++)
+        strcat(text, i % 2 ? "a = b\n" : "c\n");
+    strcat(text, "send_sockets = 4\n");
+    s = with_file(text, NULL, NULL);
+    assert_in_range(complaints, 2, 20);
+    assert_int_equal(s.send_sockets, 16);
+}
+
+static void what_is_no_file_or_too_long_is_not_read(void **state)
+{
+    const char *const paths[] = {"/dev/zero", "/dev/stdin", "/tmp"};
+    char path[64];
+
+    (void)state;
+    for (size_t i = 0; i < sizeof(paths) / sizeof(paths[0]); i++) {
+        read_from(paths[i], NULL, NULL);
+        assert_int_equal(complaints, 1);
+        assert_non_null(strstr(complaint, paths[i]));
+    }
+    write_file(path, "");
+    assert_int_equal(truncate(path, (off_t)1 << 40), 0);
+    read_from(path, NULL, NULL);
+    unlink(path);
+    assert_int_equal(complaints, 1);
+}
+
 static void a_wanted_file_that_is_missing_is_said(void **state)
 {
     (void)state;
@@ -256,6 +288,8 @@ int main(void)
         cmocka_unit_test(a_file_takes_both_forms_of_a_name),
         cmocka_unit_test(the_environment_wins_over_the_file),
         cmocka_unit_test(mistakes_in_a_file_name_the_file),
+        cmocka_unit_test(a_file_of_mistakes_is_said_in_a_few_lines),
+        cmocka_unit_test(what_is_no_file_or_too_long_is_not_read),
         cmocka_unit_test(a_wanted_file_that_is_missing_is_said),
         cmocka_unit_test(every_default_is_a_good_value_of_its_setting),
     };
