@@ -47,8 +47,8 @@ format: ## lay out the sources as .clang-format says
 
 lint: ## layout, clang-tidy, shell scripts and the project's own checks; changes nothing
 	@tools/install-deps build lint
-	@$(call setup,$(BUILD)-lint,,CC=clang-14)
-	@tools/lint $(BUILD)-lint
+	@$(call setup,$(BUILD)-clang,,CC=clang-14)
+	@tools/lint $(BUILD)-clang
 
 clang: ## build and test with clang, without the stock programs
 	@tools/install-deps build test clang
@@ -93,6 +93,6 @@ install: build ## into PREFIX (/usr/local); the drop-ins into PREFIX/lib/.../uro
 	@meson install -C $(BUILD)
 
 clean: ## remove all build folders
-	rm -rf $(BUILD) $(foreach kind,lint clang asan tsan fuzz coverage,$(BUILD)-$(kind))
+	rm -rf $(BUILD) $(foreach kind,clang asan tsan fuzz coverage,$(BUILD)-$(kind))
 
 comma := ,
