@@ -59,13 +59,13 @@ asan: ## AddressSanitizer and UBSan over all tests that need no stock program
 	@tools/install-deps build test
 	@$(call setup,$(BUILD)-asan,-Db_sanitize=address$(comma)undefined -Db_lundef=false)
 	@UBSAN_OPTIONS=halt_on_error=1:print_stacktrace=1 ASAN_OPTIONS=detect_stack_use_after_return=1 \
-		tools/run-tests $(BUILD)-asan --no-suite apps --no-suite house
+		tools/run-tests $(BUILD)-asan --no-suite apps --no-suite house --timeout-multiplier 3
 
-tsan: ## ThreadSanitizer over the same tests
+tsan: ## ThreadSanitizer over the tests that have threads
 	@tools/install-deps build test
 	@$(call setup,$(BUILD)-tsan,-Db_sanitize=thread -Db_lundef=false)
 	@TSAN_OPTIONS=halt_on_error=1 setarch -R tools/run-tests $(BUILD)-tsan \
-		--no-suite apps --no-suite house
+		--suite unit --timeout-multiplier 3
 
 fuzz: ## each fuzz target for FUZZ_SECONDS (60)
 	@tools/install-deps build clang
