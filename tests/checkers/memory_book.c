@@ -19,7 +19,7 @@ static uint8_t *image(size_t len)
 
 void book_init(struct book *b, const char *name, size_t len, uint64_t id)
 {
-    *b = (struct book){.len = len + 2 * BOOK_GUARD};
+    *b = (struct book){.len = len + (size_t)2 * BOOK_GUARD};
     snprintf(b->name, sizeof(b->name), "%s", name);
     list_init(&b->claims);
     b->bytes = image(b->len);

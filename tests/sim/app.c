@@ -29,9 +29,10 @@ static void init_cells(struct app *a, struct app_host *home)
 {
     uint32_t i;
 
-    book_init(&home->cell_book, "atomics", HOST_CELLS * CELL_STRIDE, dice_u64(&a->dice));
+    book_init(&home->cell_book, "atomics", (size_t)HOST_CELLS * CELL_STRIDE, dice_u64(&a->dice));
     region_init(&home->cell_region, home->pd, &home->cell_book, BOOK_GUARD,
-                HOST_CELLS * CELL_STRIDE, ACCESS_LOCAL_WRITE | ACCESS_REMOTE_ATOMIC, &a->dice);
+                (size_t)HOST_CELLS * CELL_STRIDE, ACCESS_LOCAL_WRITE | ACCESS_REMOTE_ATOMIC,
+                &a->dice);
     for (i = 0; i < HOST_CELLS; i++) {
         struct piece where = {
             .book = &home->cell_book, .offset = BOOK_GUARD + i * CELL_STRIDE + 8, .len = 8};

@@ -111,7 +111,7 @@ static struct mr *make_region(struct connection *c, struct pd *pd, struct book *
                               struct dice *d)
 {
     struct mr_attr attr = {.base = b->bytes + BOOK_GUARD,
-                           .len = b->len - 2 * BOOK_GUARD,
+                           .len = b->len - (size_t)2 * BOOK_GUARD,
                            .iova = (dice_u64(d) >> 4) & ~7ull,
                            .access = access};
 
