@@ -84,7 +84,7 @@ docs: ## the manual pages, in build/docs
 coverage: ## which lines the tests reach; report in build-coverage/meson-logs
 	@tools/install-deps build test coverage
 	@$(call setup,$(BUILD)-coverage,-Db_coverage=true)
-	@tools/run-tests $(BUILD)-coverage --no-suite house
+	@tools/run-tests $(BUILD)-coverage --no-suite apps --no-suite house
 	@ninja -C $(BUILD)-coverage coverage-text coverage-html
 	@tail -n 3 $(BUILD)-coverage/meson-logs/coverage.txt
 
