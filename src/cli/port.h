@@ -20,4 +20,13 @@ bool port_table_other_holder(FILE *table, uint16_t port, uid_t self, uid_t *hold
 /* The same for the kernel's tables of IPv4 and IPv6. A table that cannot be read has nobody. */
 bool port_other_holder(uint16_t port, uid_t self, uid_t *holder);
 
+/*
+ * Whether a table in the form of /proc/net/unix has a name under which the processes of user
+ * holder share the port with others.
+ */
+bool port_table_shares(FILE *table, uid_t holder);
+
+/* The same for the kernel's table. */
+bool port_shares(uid_t holder);
+
 #endif

@@ -178,10 +178,10 @@ static int host_check(void)
         complain("see `ip -brief address`; as root: `ip link set lo up`");
         return STATUS_CANNOT_WORK;
     }
-    if (port_other_holder(ROCE_PORT, geteuid(), &holder)) {
+    if (port_other_holder(ROCE_PORT, geteuid(), &holder) && !port_shares(holder)) {
         struct passwd *entry = getpwuid(holder);
 
-        complain("UDP port %d is held by user %s (uid %u), and users cannot share it", ROCE_PORT,
+        complain("UDP port %d is held by user %s (uid %u), but not by uroce", ROCE_PORT,
                  entry ? entry->pw_name : "unknown", holder);
         complain("as root: `ss -lunp 'sport = :%d'` shows the process; if none, it is the kernel's "
                  "own RoCE (`rdma link`)",

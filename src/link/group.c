@@ -112,6 +112,18 @@ static int map_memory(struct group *g)
     return 0;
 }
 
+int group_alone(struct group *g)
+{
+    void *at;
+
+    group_reset(g);
+    at = mmap(NULL, sizeof(*g->shared), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (at == MAP_FAILED)
+        return -errno;
+    g->shared = at;
+    return 0;
+}
+
 static int make_memory(struct group *g)
 {
     g->memory = memfd_create("uroce", MFD_CLOEXEC | MFD_ALLOW_SEALING);
@@ -262,18 +274,44 @@ static void welcome(struct group *g, int fd)
     }
 }
 
-void group_serve(struct group *g)
+void group_serve(struct group *g, group_visitor_fn fn, void *context)
 {
     for (uint32_t i = 0; i < SERVE_AT_ONCE; i++) {
         int fd = accept4(g->listener, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
+        unsigned uid;
         int pid;
 
         if (fd < 0)
             return;
-        if (peer_uid(fd, &pid) == g->uid)
-            welcome(g, fd);
+        uid = peer_uid(fd, &pid);
+        if (uid != g->uid) {
+            fn(context, fd, uid);
+            continue;
+        }
+        welcome(g, fd);
         close(fd);
     }
+}
+
+int group_connect(unsigned uid)
+{
+    int err = -ECONNREFUSED;
+
+    for (uint32_t name = 0; name < GROUP_NAMES; name++) {
+        struct sockaddr_un address;
+        socklen_t len = group_name(uid, name, &address);
+        int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+        int pid;
+
+        if (fd < 0)
+            return -errno;
+        if (connect(fd, (const struct sockaddr *)&address, len) == 0 && peer_uid(fd, &pid) == uid)
+            return fd;
+        if (errno == EAGAIN)
+            err = -EAGAIN;
+        close(fd);
+    }
+    return err;
 }
 
 /* Takes what a member sent. Returns 0, -EAGAIN to ask again, or why this process cannot join. */
@@ -427,11 +465,11 @@ static int join_once(struct joining *j, struct group *g)
                   GROUP_NAMES - 1);
 }
 
-int group_join(struct group *g, bool by_slot, char *error)
+int group_join(struct group *g, bool by_slot, uint64_t patience_ms, char *error)
 {
     struct joining j = {
         .by_slot = by_slot,
-        .deadline_ms = group_now_ms() + JOIN_TIMEOUT_MS,
+        .deadline_ms = group_now_ms() + patience_ms,
         .err = -ETIMEDOUT,
         .error = error,
     };
@@ -440,7 +478,7 @@ int group_join(struct group *g, bool by_slot, char *error)
     group_reset(g);
     refuse(error, 0, "the processes of user %u come and go too fast to join them", g->uid);
     while ((err = join_once(&j, g)) == -EAGAIN) {
-        if (group_now_ms() > j.deadline_ms)
+        if (group_now_ms() >= j.deadline_ms)
             return j.err;
         usleep(JOIN_PAUSE_US);
     }

@@ -14,6 +14,9 @@
  *   abstract name --> listener (shared by all) --> newcomer receives
  *                        listener, memory, parking in, parking out
  *
+ * Processes of other users are guests: a member leases slots for them and passes
+ * on their datagrams (udp_host.c); of what the group shares they get nothing.
+ *
  * A process is in at most one group, once: POSIX locks belong to processes,
  * and all drop when any descriptor of the file is closed.
  */
@@ -35,24 +38,50 @@ struct group {
     struct slot_sockets
         own; /* of the creator, where the kernel does not choose by slot; until leased */
     unsigned uid;
+    bool held[SLOT_COUNT]; /* leases of this process: its own locks are none to it */
 };
 
 /*
  * Joins this user's group or makes it (by_slot: let the kernel choose sockets by slot).
- * Waits for other processes at most JOIN_TIMEOUT_MS. Returns 0, or a negative errno with a
- * sentence in error: -EADDRINUSE someone else holds the port or all names, -ETIMEDOUT the
+ * Waits for other processes at most patience_ms; 0: one attempt. Returns 0, or a negative errno
+ * with a sentence in error: -EADDRINUSE someone else holds the port or all names, -ETIMEDOUT the
  * members do not answer.
  */
-int group_join(struct group *g, bool by_slot, char *error);
+int group_join(struct group *g, bool by_slot, uint64_t patience_ms, char *error);
 
-/* Answers newcomers that wait. */
-void group_serve(struct group *g);
+/* A group of nobody: memory of one's own, so that room is counted nowhere. 0 or a negative errno.
+ */
+int group_alone(struct group *g);
+
+/* Somebody of another user has connected; fd is the callee's to close. */
+typedef void (*group_visitor_fn)(void *context, int fd, unsigned uid);
+
+/* Answers newcomers that wait; visitors go to fn. */
+void group_serve(struct group *g, group_visitor_fn fn, void *context);
 
 /*
- * Leases a free slot and takes its sockets (the caller's to close). Returns 0, or
- * a negative errno with a sentence: -EAGAIN no slot is free.
+ * Connects to a process of that user's group, whoever it is. Returns the descriptor or a negative
+ * errno: -ECONNREFUSED none is there, -EAGAIN they are busy.
  */
-int group_lease(struct group *g, uint8_t *slot, struct slot_sockets *s, char *error);
+int group_connect(unsigned uid);
+
+/* What slot is asked for. */
+struct lease {
+    uint8_t slot;   /* 0: any */
+    uint64_t guest; /* for a guest, as in struct shared_slot; 0: for this process */
+};
+
+/*
+ * Leases a free slot and takes its sockets (the caller's to close); *slot receives it. A slot
+ * whose guest lost the member that served it is free for that guest only, for ORPHAN_MS.
+ * Returns 0, or a negative errno with a sentence: -EAGAIN no slot is free, -EBUSY the one asked
+ * for is not.
+ */
+int group_lease(struct group *g, const struct lease *wanted, uint8_t *slot, struct slot_sockets *s,
+                char *error);
+
+/* Ends the lease of a slot that this process held for a guest. */
+void group_release(struct group *g, uint8_t slot);
 
 /* The sockets of QP1, which belong to all members, if there are any; the caller's to close. */
 int group_take_qp1(struct group *g, struct slot_sockets *s);

@@ -109,44 +109,106 @@ static int make_own(struct group *g, struct slot_sockets *s)
     return 0;
 }
 
-static int take_slot(struct group *g, uint32_t slot, struct slot_sockets *s)
+/* own: with the sockets that are not parked; a guest is handed what comes to them. */
+static int take_slot(struct group *g, uint32_t slot, struct slot_sockets *s, bool own)
 {
     int err = 0;
 
     *s = (struct slot_sockets){{-1, -1}};
     if (g->shared->by_slot)
         err = take_parked(g, slot, s);
-    if (!err)
+    if (!err && own)
         err = make_own(g, s);
     if (err)
         slot_sockets_close(s);
     return err;
 }
 
-int group_lease(struct group *g, uint8_t *slot, struct slot_sockets *s, char *error)
+/* Whether a slot that nobody holds is kept for a guest other than this one. */
+static bool is_kept(struct shared_slot *r, uint64_t guest)
 {
-    for (uint32_t i = SLOT_FIRST; i <= SLOT_LAST; i++) {
-        int err = lock_byte(g, F_WRLCK, i);
+    uint64_t owner = atomic_load(&r->guest);
+    uint64_t since_ms = atomic_load(&r->orphaned_ms);
 
-        if (err == -EAGAIN || err == -EACCES)
-            continue;
-        if (err)
-            return refuse(error, err, "lease of slot %u: %s", i, strerror(-err));
-        err = take_slot(g, i, s);
-        if (!err) {
-            *slot = (uint8_t)i;
-            return 0;
-        }
-        lock_byte(g, F_UNLCK, i);
-        if (err == -ETOOMANYREFS)
-            return refuse(error, -EAGAIN,
-                          "no slot is free: %u processes run, and the limit of open files (ulimit "
-                          "-n) of user %u does not allow more",
-                          i - 1, g->uid);
-        return refuse(error, err, "sockets of slot %u: %s", i, strerror(-err));
+    if (!owner || owner == guest)
+        return false;
+    if (!since_ms) {
+        since_ms = group_now_ms();
+        atomic_store(&r->orphaned_ms, since_ms);
     }
-    return refuse(error, -EAGAIN, "no slot is free: %u processes of user %u run", SLOT_LAST,
-                  g->uid);
+    return group_now_ms() - since_ms < ORPHAN_MS;
+}
+
+/* Returns 0, -EBUSY, or another negative errno with a sentence. */
+static int lease_slot(struct group *g, uint32_t slot, uint64_t guest, char *error)
+{
+    struct shared_slot *r = &g->shared->slots[slot];
+    int err = g->held[slot] ? -EBUSY : lock_byte(g, F_WRLCK, slot);
+
+    if (err == -EAGAIN || err == -EACCES || err == -EBUSY)
+        return -EBUSY;
+    if (err)
+        return refuse(error, err, "lease of slot %u: %s", slot, strerror(-err));
+    if (is_kept(r, guest)) {
+        lock_byte(g, F_UNLCK, slot);
+        return -EBUSY;
+    }
+    g->held[slot] = true;
+    atomic_store(&r->guest, guest);
+    atomic_store(&r->orphaned_ms, 0);
+    return 0;
+}
+
+void group_release(struct group *g, uint8_t slot)
+{
+    struct shared_slot *r = &g->shared->slots[slot];
+
+    atomic_store(&r->guest, 0);
+    atomic_store(&r->inbox, 0);
+    g->held[slot] = false;
+    lock_byte(g, F_UNLCK, slot);
+}
+
+/* The n-th slot to try for one who asks for any; while a group settles, lower ones are asked for.
+ */
+static uint32_t slot_in_turn(const struct group *g, uint32_t n)
+{
+    bool settling = group_now_ms() < atomic_load(&g->shared->settling_until_ms);
+
+    return settling && n <= SLOTS_AT_ONCE ? SLOTS_AT_ONCE + SLOT_FIRST - n : n;
+}
+
+int group_lease(struct group *g, const struct lease *wanted, uint8_t *slot, struct slot_sockets *s,
+                char *error)
+{
+    uint32_t i = wanted->slot;
+    int err = -EBUSY;
+
+    if (i) {
+        err = lease_slot(g, i, wanted->guest, error);
+        if (err == -EBUSY)
+            return refuse(error, err, "slot %u is another process's now", i);
+    }
+    for (uint32_t n = SLOT_FIRST; n <= SLOT_LAST && err == -EBUSY; n++) {
+        i = slot_in_turn(g, n);
+        err = lease_slot(g, i, wanted->guest, error);
+    }
+    if (err == -EBUSY)
+        return refuse(error, -EAGAIN, "no slot is free: %u processes run", SLOT_LAST);
+    if (err)
+        return err;
+    err = take_slot(g, i, s, !wanted->guest);
+    if (!err) {
+        *slot = (uint8_t)i;
+        return 0;
+    }
+    group_release(g, (uint8_t)i);
+    if (err == -ETOOMANYREFS)
+        return refuse(error, -EAGAIN,
+                      "no slot is free: %u processes run, and the limit of open files (ulimit "
+                      "-n) of user %u does not allow more",
+                      i - 1, g->uid);
+    return refuse(error, err, "sockets of slot %u: %s", i, strerror(-err));
 }
 
 int group_take_qp1(struct group *g, struct slot_sockets *s)

@@ -55,14 +55,19 @@ int inbox_open(uint64_t *name)
     return fd;
 }
 
-bool inbox_check(const struct group *g, unsigned uid, const uint8_t *message, size_t message_len,
-                 struct arrival *a)
+bool arrival_read(const uint8_t *message, size_t message_len, struct arrival *a)
 {
-    if ((uid != g->uid && uid != getuid()) || message_len < sizeof(*a))
+    if (message_len < sizeof(*a))
         return false;
     memcpy(a, message, sizeof(*a));
     return a->len == message_len - sizeof(*a) && a->segment_len <= a->len &&
            gid_is_ipv4(&a->src) == gid_is_ipv4(&a->dst);
+}
+
+bool inbox_check(const struct group *g, unsigned uid, const uint8_t *message, size_t message_len,
+                 struct arrival *a)
+{
+    return (uid == g->uid || uid == getuid()) && arrival_read(message, message_len, a);
 }
 
 /*

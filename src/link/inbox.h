@@ -29,6 +29,9 @@ struct arrival {
 
 static_assert(sizeof(struct arrival) == 44, "no padding leaves the process");
 
+/* Checks a message of message_len bytes: *a and what follows it. True if it is well formed. */
+bool arrival_read(const uint8_t *message, size_t message_len, struct arrival *a);
+
 /* Makes the socket; *name is for struct shared_slot. Returns it or a negative errno. */
 int inbox_open(uint64_t *name);
 

@@ -21,6 +21,22 @@
 /* Names that a group tries, in case another user sits on the first ones. */
 #define GROUP_NAMES 4u
 
+/*
+ * Guests: processes of other users. A member serves so many with three descriptors each; a
+ * user, and all together, leave slots for the others.
+ */
+#define GUESTS_MAX 128u
+#define GUESTS_PER_USER 64u
+#define GUESTS_IN_GROUP 160u
+#define VISITORS_WAITING 16u       /* connected, and have not said yet what they want */
+#define ORPHAN_MS 3000u            /* a guest finds another member within milliseconds */
+#define SETTLE_MS 3000u            /* and all guests of a group that ended do, too */
+#define GUEST_BUFFER (4 << 20)     /* bytes asked for, on the way to a guest */
+#define GUEST_BUFFER_LEAST 212992u /* the usual default, where nobody says */
+#define GUEST_PAUSE_MIN_MS 1u      /* between two attempts to find a host, doubled each time */
+#define GUEST_PAUSE_MAX_MS 128u
+#define GUEST_PAUSE_LOST_MS 1000u /* when another process has the slot */
+
 #define JOIN_TIMEOUT_MS 10000u  /* 64 processes start at once on two busy cores in about 0.3 s */
 #define ANSWER_TIMEOUT_MS 1000u /* a member that stopped in the middle of its answer */
 #define PORT_TIMEOUT_MS 2000u   /* the end of an earlier group, whose processes just died */
@@ -55,6 +71,8 @@
 #define TRUESIZE_SEGMENT 300u
 #define TRUESIZE_BATCH 1024u
 #define DATAGRAM_LEN_MAX 4224u /* PMTU 4096 and all headers */
+
+#define FINISH_DATAGRAMS 1024u /* handed on from each socket before the process ends */
 
 #define LOOK_CALLS 16u /* that bring something between two looks at the other sockets */
 

@@ -35,6 +35,13 @@ struct link;
     C(stray_dropped, "datagrams for a slot that nobody holds")                                     \
     C(hand_over_full, "datagrams for another process whose inbox was full")                        \
     C(handed_over, "datagrams of ours that another process handed to us")                          \
+    C(guests, "processes of other users that this one has served as guests")                       \
+    C(guests_refused, "others that were turned away")                                              \
+    C(guest_datagrams, "datagrams passed on to guests")                                            \
+    C(guest_full, "datagrams for a guest that did not read them fast enough")                      \
+    C(host_lost, "times that the process of another user that passed us our datagrams went away")  \
+    C(host_found, "times that another took its place, or this one the port")                       \
+    C(slot_lost, "attempts to go on after that which found our slot taken")                        \
     C(inbox_refused, "messages in our inbox that no process of ours can have sent")                \
     C(socket_overflow, "datagrams that the kernel dropped because the receive buffer was full")    \
     C(send_would_block, "sends that waited because the kernel's buffer was full")                  \
@@ -71,6 +78,8 @@ struct link_ops {
     uint32_t (*receive)(struct link *link, uint32_t budget, link_receive_fn fn, void *context);
     /* See link_local_room. NULL: the link knows of no local receivers. */
     uint32_t (*local_room)(struct link *link, const struct gid *dst, uint8_t slot);
+    /* See link_finish. NULL: nothing has to be done. */
+    void (*finish)(struct link *link);
     void (*close)(struct link *link);
 };
 
@@ -110,6 +119,16 @@ static inline int link_wants_write(const struct link *link)
 static inline uint32_t link_local_room(struct link *link, const struct gid *dst, uint8_t slot)
 {
     return link->ops->local_room ? link->ops->local_room(link, dst, slot) : UINT32_MAX;
+}
+
+/*
+ * Before the process ends, by exit or link_close: hands on what has arrived here for other
+ * processes, a bounded amount. What is for this one is dropped.
+ */
+static inline void link_finish(struct link *link)
+{
+    if (link->ops->finish)
+        link->ops->finish(link);
 }
 
 static inline void link_close(struct link *link)

@@ -17,7 +17,7 @@
 
 #include "link/limits.h"
 
-#define SHARED_VERSION 1u /* of everything that processes of a group exchange */
+#define SHARED_VERSION 2u /* of everything that processes of a group exchange */
 
 /* Room in a receiver's socket, in bytes of kernel memory: budget - (charged - consumed). */
 struct shared_slot {
@@ -26,12 +26,20 @@ struct shared_slot {
     _Alignas(64) _Atomic uint64_t consumed; /* written by the owner as it reads */
     _Atomic uint64_t inbox;                 /* name of the owner's inbox (inbox.h), 0: none */
     _Atomic uint32_t budget;                /* 0: unknown, no limit */
+    /* Of a guest's slot, written by the member that serves it (udp_host.c). */
+    _Atomic uint32_t guest_uid;
+    _Atomic uint64_t guest;       /* the number that the guest knows its slot by; 0: no guest's */
+    _Atomic uint64_t orphaned_ms; /* when the lease of a guest was first seen free; 0: it was not */
 };
 
 struct shared {
     /* Bits per enum family, written by the creator only. */
     uint32_t families; /* those that this kernel has */
     uint32_t by_slot;  /* those whose sockets the kernel chooses by slot: they are parked */
+    /* Written by any member. */
+    _Atomic uint32_t no_guests; /* 1: some member wants no guests */
+    _Atomic uint64_t
+        settling_until_ms; /* till then those who ask for a slot of before come first */
     struct shared_slot slots[SLOT_COUNT];
 };
 

@@ -199,7 +199,7 @@ int slot_socket_adopt(int fd, enum family f, const struct adoption *how, uint32_
             return err;
     }
     set_number(fd, IPPROTO_UDP, UDP_GRO, how->gro); /* a kernel that lacks it delivers singly */
-    if (!how->shared)
+    if (!how->keep)
         drain(fd);
     set_number(fd, SOL_SOCKET, SO_RCVBUF, (int)wanted);
     if (getsockopt(fd, SOL_SOCKET, SO_RCVBUF, &size, &len))

@@ -46,13 +46,13 @@ int slot_socket_claim(enum family f, bool *by_slot, int fds[2]);
 /* How a process wants a socket that it adopts. */
 struct adoption {
     bool gro;
-    bool shared;             /* QP1's: keep what is in it for whoever reads it */
+    bool keep;               /* what is in it, for whoever reads it */
     uint32_t receive_buffer; /* bytes to ask for; 0: as many as the kernel grants */
 };
 
 /*
  * Readies a socket for its new owner: the control messages that the link
- * needs, and, unless shared, what arrived for the last owner thrown away. *granted receives
+ * needs, and, unless kept, what arrived for the last owner thrown away. *granted receives
  * the receive buffer that the kernel granted, *drops how many datagrams it has
  * dropped so far. Returns 0 or a negative errno.
  */

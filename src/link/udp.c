@@ -14,6 +14,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "link/group_private.h"
 #include "link/refusal.h"
 
 /*
@@ -30,16 +31,36 @@ uint64_t udp_now_ns(void)
     return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
 }
 
-/* Closes what belongs to this process alone and leaves the rest to the others. */
+/* Other processes may have the same socket, and it would go on to wake us. */
+void udp_unwatch(struct udp *u, int fd)
+{
+    if (u->epoll >= 0)
+        epoll_ctl(u->epoll, EPOLL_CTL_DEL, fd, NULL);
+}
+
+void udp_close_sources(struct udp *u, uint32_t first, uint32_t end)
+{
+    for (uint32_t i = first; i < end; i++) {
+        if (u->source[i].fd < 0)
+            continue;
+        udp_unwatch(u, u->source[i].fd);
+        close(u->source[i].fd);
+        u->source[i].fd = -1;
+    }
+}
+
+/*
+ * Closes what belongs to this process alone and leaves the rest to the others. What epoll watches
+ * is a parent's too.
+ */
 static void release(struct udp *u)
 {
-    udp_pool_close(u);
-    for (enum source_kind kind = 0; kind < SOURCE_LISTENER; kind++) {
-        if (u->source[kind].fd >= 0)
-            close(u->source[kind].fd);
-    }
     if (u->epoll >= 0)
         close(u->epoll);
+    u->epoll = -1;
+    udp_pool_close(u);
+    udp_host_close(u);
+    udp_close_sources(u, 0, SOURCE_LISTENER);
     routes_close(&u->routes);
     if (u->buffers)
         munmap(u->buffers, (size_t)RECEIVE_AT_ONCE * RECEIVE_STRIDE);
@@ -58,6 +79,7 @@ static void udp_close(struct link *link)
     struct udp *u = udp_of(link);
     struct shared_slot *mine = &u->group.shared->slots[u->slot];
 
+    link_finish(link);
     atomic_store_explicit(&mine->inbox, 0, memory_order_relaxed);
     atomic_store_explicit(&mine->budget, 0, memory_order_relaxed);
     for (enum source_kind kind = SOURCE_SLOT_IPV4; kind <= SOURCE_SLOT_IPV6; kind++) {
@@ -71,8 +93,17 @@ static const struct link_ops udp_ops = {
     .send = udp_send,
     .receive = udp_receive,
     .local_room = udp_local_room,
+    .finish = udp_finish,
     .close = udp_close,
 };
+
+bool udp_link_host(const struct link *link, unsigned *uid)
+{
+    const struct udp *u = (const struct udp *)(const void *)link;
+
+    *uid = u->guest.uid;
+    return udp_is_guest(u);
+}
 
 uint32_t udp_link_receive_buffer(const struct link *link)
 {
@@ -89,33 +120,38 @@ static void configure(struct udp *u, const struct udp_config *config)
     u->epoll = -1;
     u->inbox = -1;
     u->routes.socket = -1;
-    for (enum source_kind kind = 0; kind < SOURCE_COUNT; kind++)
-        u->source[kind].fd = -1;
+    for (uint32_t i = 0; i < SOURCE_VISITORS; i++)
+        u->source[i].fd = -1;
+    udp_host_init(u);
     u->link = (struct link){.ops = &udp_ops, .write_descriptor = -1};
 }
 
-/* Readies the sockets of one slot that this process reads from now on. */
-static int adopt(struct udp *u, const struct slot_sockets *s, enum source_kind first)
+int udp_watch(struct udp *u, uint32_t source, int fd)
 {
-    bool own = first == SOURCE_SLOT_IPV4;
-    struct adoption how = {
-        .gro = own && !u->config.no_gro,
-        .shared = !own,
-        .receive_buffer = u->config.receive_buffer,
-    };
+    struct epoll_event event = {.events = EPOLLIN, .data.u32 = source};
+
+    return epoll_ctl(u->epoll, EPOLL_CTL_ADD, fd, &event) ? -errno : 0;
+}
+
+int udp_adopt(struct udp *u, const struct slot_sockets *s, uint32_t first,
+              const struct adoption *how, uint32_t *receive_buffer)
+{
     int err = 0;
 
     for (enum family f = 0; f < FAMILY_COUNT; f++)
-        u->source[first + (unsigned)f].fd = s->fd[f];
+        u->source[first + f].fd = s->fd[f];
+    *receive_buffer = 0;
     for (enum family f = 0; f < FAMILY_COUNT && !err; f++) {
-        struct source *source = &u->source[first + (unsigned)f];
+        struct source *source = &u->source[first + f];
         uint32_t granted = 0;
 
         if (source->fd < 0)
             continue;
-        err = slot_socket_adopt(source->fd, f, &how, &granted, &source->drops);
-        if (own && (!u->receive_buffer || granted < u->receive_buffer))
-            u->receive_buffer = granted;
+        err = slot_socket_adopt(source->fd, f, how, &granted, &source->drops);
+        if (!*receive_buffer || granted < *receive_buffer)
+            *receive_buffer = granted;
+        if (!err)
+            err = udp_watch(u, first + f, source->fd);
     }
     return err;
 }
@@ -124,60 +160,102 @@ static int adopt(struct udp *u, const struct slot_sockets *s, enum source_kind f
  * Tells the others where to hand what is ours, and how much fits: half of what
  * the kernel accounts, since it gives memory back late.
  */
-static void publish(struct udp *u, uint64_t inbox_name)
+static void publish(struct udp *u)
 {
     struct shared_slot *mine = &u->group.shared->slots[u->slot];
 
     atomic_store(&mine->consumed, atomic_load(&mine->charged));
     atomic_store(&mine->budget, u->receive_buffer / 2);
-    atomic_store(&mine->inbox, inbox_name);
+    atomic_store(&mine->inbox, u->inbox_name);
+    if (u->config.no_guests)
+        atomic_store(&u->group.shared->no_guests, 1);
 }
 
-static int watch(struct udp *u)
+static int adopt_slot(struct udp *u, char *error)
 {
-    u->epoll = epoll_create1(EPOLL_CLOEXEC);
-    if (u->epoll < 0)
-        return -errno;
-    for (enum source_kind kind = 0; kind < SOURCE_COUNT; kind++) {
-        struct epoll_event event = {.events = EPOLLIN, .data.u32 = kind};
-        int fd = u->source[kind].fd;
+    struct lease wanted = {.slot = u->slot};
+    struct adoption how = {
+        .gro = !u->config.no_gro,
+        .keep = wanted.slot != 0,
+        .receive_buffer = u->config.receive_buffer,
+    };
+    struct slot_sockets sockets;
+    int err = group_lease(&u->group, &wanted, &u->slot, &sockets, error);
 
-        if (fd >= 0 && epoll_ctl(u->epoll, EPOLL_CTL_ADD, fd, &event))
-            return -errno;
-    }
-    u->link.descriptors[0] = u->epoll;
-    u->link.descriptor_count = 1;
-    return 0;
+    if (err)
+        return err;
+    err = udp_adopt(u, &sockets, SOURCE_SLOT_IPV4, &how, &u->receive_buffer);
+    return err ? refuse(error, err, "sockets of slot %u: %s", u->slot, strerror(-err)) : 0;
+}
+
+static int adopt_qp1(struct udp *u, char *error)
+{
+    struct adoption how = {.keep = true, .receive_buffer = u->config.receive_buffer};
+    struct slot_sockets sockets;
+    uint32_t ignored;
+    int err = group_take_qp1(&u->group, &sockets);
+
+    if (!err)
+        err = udp_adopt(u, &sockets, SOURCE_QP1_IPV4, &how, &ignored);
+    return err ? refuse(error, err, "sockets of QP1: %s", strerror(-err)) : 0;
 }
 
 static int take_up(struct udp *u, char *error)
 {
-    struct slot_sockets sockets;
-    uint64_t name;
-    int err = group_lease(&u->group, &u->slot, &sockets, error);
+    int err = adopt_slot(u, error);
+
+    if (!err)
+        err = adopt_qp1(u, error);
+    if (err)
+        return err;
+    u->inbox = inbox_open(&u->inbox_name);
+    u->source[SOURCE_INBOX].fd = u->inbox;
+    u->source[SOURCE_LISTENER].fd = u->group.listener;
+    err = u->inbox < 0 ? u->inbox : udp_watch(u, SOURCE_INBOX, u->inbox);
+    if (!err)
+        err = udp_watch(u, SOURCE_LISTENER, u->group.listener);
+    if (err)
+        return refuse(error, err, "opening the link: %s", strerror(-err));
+    publish(u);
+    return 0;
+}
+
+int udp_join(struct udp *u, uint64_t patience_ms, char *error)
+{
+    struct group before = u->group;
+    uint8_t slot = u->slot;
+    int err = group_join(&u->group, !u->config.no_bpf, patience_ms, error);
+
+    if (!err)
+        err = take_up(u, error);
+    if (!err) {
+        if (slot)
+            atomic_store(&u->group.shared->settling_until_ms, group_now_ms() + SETTLE_MS);
+        group_leave(&before);
+        return 0;
+    }
+    udp_close_sources(u, SOURCE_SLOT_IPV4, SOURCE_HOST);
+    u->source[SOURCE_LISTENER].fd = -1;
+    u->inbox = -1;
+    group_leave(&u->group);
+    u->group = before;
+    u->slot = slot;
+    return err;
+}
+
+static int prepare(struct udp *u)
+{
+    int err = group_alone(&u->group);
 
     if (err)
         return err;
-    err = adopt(u, &sockets, SOURCE_SLOT_IPV4);
-    if (err)
-        return refuse(error, err, "sockets of slot %u: %s", u->slot, strerror(-err));
-    err = group_take_qp1(&u->group, &sockets);
-    if (!err)
-        err = adopt(u, &sockets, SOURCE_QP1_IPV4);
-    if (err)
-        return refuse(error, err, "sockets of QP1: %s", strerror(-err));
-    u->inbox = inbox_open(&name);
-    u->source[SOURCE_INBOX].fd = u->inbox;
-    if (u->inbox < 0)
-        return refuse(error, u->inbox, "inbox: %s", strerror(-u->inbox));
-    u->source[SOURCE_LISTENER].fd = u->group.listener;
-    err = watch(u);
-    if (!err)
-        err = udp_receive_prepare(u);
-    if (err)
-        return refuse(error, err, "opening the link: %s", strerror(-err));
-    publish(u, name);
-    return 0;
+    u->epoll = epoll_create1(EPOLL_CLOEXEC);
+    if (u->epoll < 0)
+        return -errno;
+    u->link.descriptors[0] = u->epoll;
+    u->link.descriptor_count = 1;
+    routes_open(&u->routes);
+    return udp_receive_prepare(u);
 }
 
 int udp_link_open(const struct udp_config *config, struct link **out, uint8_t *slot, char *error)
@@ -193,10 +271,13 @@ int udp_link_open(const struct udp_config *config, struct link **out, uint8_t *s
         return refuse(error, -ENOMEM, "out of memory");
     }
     configure(u, config);
-    routes_open(&u->routes);
-    err = group_join(&u->group, !u->config.no_bpf, error);
-    if (!err)
-        err = take_up(u, error);
+    err = prepare(u);
+    if (err)
+        refuse(error, err, "opening the link: %s", strerror(-err));
+    else
+        err = udp_join(u, JOIN_TIMEOUT_MS, error);
+    if (err == -EADDRINUSE && udp_guest_may_help(u))
+        err = udp_guest_open(u, error);
     if (err) {
         release(u);
         return err;

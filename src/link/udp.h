@@ -18,20 +18,24 @@ struct udp_config {
     bool no_bpf;
     uint32_t send_sockets;   /* 1 to 64 per family; 0: 16 */
     uint32_t receive_buffer; /* bytes to ask for; 0: as much as the kernel allows */
+    bool no_guests;          /* other users neither share this one's port nor this process theirs */
     bool icrc_strict;        /* drop the first datagram of an identification jump */
 };
 
 #define UDP_ERROR_LEN 256
 
 /*
- * Joins (or makes) this user's group in this network namespace, leases a slot
- * and opens the link. *slot receives the slot: QPNs of this process begin
- * with it. Returns 0, or a negative errno with a sentence for a person in
- * error (UDP_ERROR_LEN bytes): -EADDRINUSE another user or the kernel holds port 4791,
+ * Joins (or makes) this user's group in this network namespace, or becomes a guest
+ * of the user that holds the port; leases a slot and opens the link. *slot receives the slot: QPNs
+ * of this process begin with it. Returns 0, or a negative errno with a sentence for a person in
+ * error (UDP_ERROR_LEN bytes): -EADDRINUSE another program or the kernel holds port 4791,
  * -EAGAIN no slot is free, -ETIMEDOUT the other processes do not answer, -EBUSY this process
  * has one already, others as the kernel gave them.
  */
 int udp_link_open(const struct udp_config *config, struct link **out, uint8_t *slot, char *error);
+
+/* The user whose guest this process is; false: it is none. */
+bool udp_link_host(const struct link *link, unsigned *uid);
 
 /* Receive buffer that the kernel granted, in bytes as it accounts (SO_RCVBUF read back). */
 uint32_t udp_link_receive_buffer(const struct link *link);

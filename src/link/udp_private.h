@@ -10,6 +10,7 @@
 #include <sys/socket.h>
 
 #include "link/group.h"
+#include "link/guest.h"
 #include "link/inbox.h"
 #include "link/peer.h"
 #include "link/route.h"
@@ -22,13 +23,42 @@ enum source_kind {
     SOURCE_INBOX,
     SOURCE_QP1_IPV4,
     SOURCE_QP1_IPV6,
+    SOURCE_HOST,     /* a guest's connection to its host */
+    SOURCE_TIMER,    /* when a guest without a host looks for one again */
     SOURCE_LISTENER, /* newcomers to the group */
+    SOURCE_COUNT,
 };
-#define SOURCE_COUNT 6
+
+/* Behind them the sockets of our guests, then the guests' connections. */
+#define SOURCE_GUESTS ((uint32_t)SOURCE_COUNT)
+#define SOURCE_VISITORS (SOURCE_GUESTS + GUESTS_MAX * FAMILY_COUNT)
 
 struct source {
     int fd;
     uint32_t drops; /* as the kernel counts them */
+};
+
+/* A process of another user that connected to us. */
+struct visitor {
+    int fd; /* -1: nobody */
+    unsigned uid;
+    uint8_t slot;    /* 0: has not said yet what it wants */
+    uint32_t number; /* in the order of coming */
+};
+
+struct host {
+    struct visitor visitor[GUESTS_MAX];
+    uint8_t visitor_of[SLOT_COUNT]; /* index and one; 0: not of our guests */
+    uint32_t number;                /* of the visitor who came last */
+};
+
+/* What a guest knows of its host; uid is valid once it has a slot. */
+struct guest {
+    unsigned uid;
+    uint64_t number;   /* it proves itself with; see struct shared_slot */
+    uint64_t asked_ms; /* and was not answered yet; 0: no question is open */
+    uint64_t pause_ms; /* between the last two attempts to find a host */
+    bool complained;   /* of the loss of its slot */
 };
 
 struct send_socket {
@@ -51,12 +81,17 @@ struct udp {
     uint8_t slot;
     int epoll;
     int inbox;
+    uint64_t inbox_name;
     uint32_t receive_buffer;
 
+    /* moves as processes come and go */
+    struct host host;
+    struct guest guest;
+
     /* moves with datagrams */
-    struct source source[SOURCE_COUNT];
-    enum source_kind favourite; /* brought something last */
-    uint32_t busy_calls;        /* of udp_receive */
+    struct source source[SOURCE_VISITORS];
+    uint32_t favourite;  /* source that brought something last */
+    uint32_t busy_calls; /* of udp_receive */
     struct send_socket pool[FAMILY_COUNT][SEND_SOCKETS_MAX];
     uint32_t resume; /* datagrams of the blocked batch that have left; link.h's send */
     uint64_t stalled_at[SLOT_COUNT];       /* consumed, when room ran out */
@@ -74,6 +109,52 @@ static inline struct udp *udp_of(struct link *link)
 {
     return (struct udp *)(void *)link;
 }
+
+/* No member of a group, though another user's group may serve it. */
+static inline bool udp_is_guest(const struct udp *u)
+{
+    return u->group.memory < 0;
+}
+
+/* udp.c */
+/* Has the link look at a descriptor from now on. source: as above. 0 or a negative errno. */
+int udp_watch(struct udp *u, uint32_t source, int fd);
+
+/* Readies the sockets of a slot, which are read from now on. 0 or a negative errno. */
+int udp_adopt(struct udp *u, const struct slot_sockets *s, uint32_t first,
+              const struct adoption *how, uint32_t *receive_buffer);
+
+void udp_unwatch(struct udp *u, int fd);
+void udp_close_sources(struct udp *u, uint32_t first, uint32_t end);
+
+/*
+ * One attempt (patience_ms 0) to be a member of this user's group, with the slot that the link
+ * has, if it has one. 0, or a negative errno with a sentence; then nothing has changed.
+ */
+int udp_join(struct udp *u, uint64_t patience_ms, char *error);
+
+/* udp_host.c: having guests. */
+void udp_host_init(struct udp *u);
+void udp_host_greet(void *context, int fd, unsigned uid); /* a group_visitor_fn */
+void udp_host_listen(struct udp *u, uint32_t visitor);    /* its connection has something */
+bool udp_host_serves(const struct udp *u, uint8_t slot);
+/* Passes on bytes (a->len of them) to the guest of a slot that is served here. */
+enum handed udp_host_pass(struct udp *u, uint8_t slot, const struct arrival *a,
+                          const uint8_t *bytes);
+/* Lets go of all connections. Their guests go to other members. */
+void udp_host_close(struct udp *u);
+
+/* udp_guest.c: being one. */
+/* Whether the port, which we did not get, is with another user, or was. */
+bool udp_guest_may_help(const struct udp *u);
+/* Becomes a guest of who holds the port. 0, or a negative errno with a sentence. */
+int udp_guest_open(struct udp *u, char *error);
+/* The host has answered. */
+void udp_guest_answered(struct udp *u);
+/* The connection broke. */
+void udp_guest_lost(struct udp *u);
+/* The timer fired. */
+void udp_guest_retry(struct udp *u);
 
 /* CLOCK_MONOTONIC, coarse: for things that happen about once a second. */
 uint64_t udp_now_ns(void);
@@ -99,5 +180,6 @@ int udp_send(struct link *link, struct datagram_batch *b);
 /* udp_receive.c */
 int udp_receive_prepare(struct udp *u);
 uint32_t udp_receive(struct link *link, uint32_t budget, link_receive_fn fn, void *context);
+void udp_finish(struct link *link);
 
 #endif

@@ -17,7 +17,7 @@
 
 #define LOOPBACK_IFINDEX 1 /* of every network namespace */
 #define BTH_SLOT_OFFSET 5u
-#define SLOT_SOURCES (1u << SOURCE_SLOT_IPV4 | 1u << SOURCE_SLOT_IPV6)
+#define LOOK_EVENTS 16
 
 /* One call of udp_receive. */
 struct reading {
@@ -26,7 +26,7 @@ struct reading {
     void *context;
     uint32_t budget;
     uint32_t datagrams;
-    uint32_t unread; /* bit per source that may have more */
+    bool unread; /* the sockets of our slot may have more */
 
     uint64_t consumed; /* kernel memory given back by what came from this host */
 };
@@ -218,8 +218,8 @@ static void take(struct reading *r, struct peer *p, const struct arrival *a, con
     r->fn(r->context, &d);
 }
 
-/* Hands to its owner what begins at bytes: the datagrams of one foreign slot in a row. Returns
- * their bytes. */
+/* Hands to its owner, another process of ours or a guest, what begins at bytes: the datagrams of
+ * one foreign slot in a row. Returns their bytes. */
 static uint32_t pass_on(struct reading *r, const struct arrival *a, const uint8_t *bytes,
                         uint32_t left)
 {
@@ -229,6 +229,7 @@ static uint32_t pass_on(struct reading *r, const struct arrival *a, const uint8_
     uint32_t step = a->segment_len ? a->segment_len : left;
     uint32_t len = 0;
     uint32_t count;
+    bool guest;
 
     while (len < left && left - len >= BTH_LEN + ICRC_LEN && bytes[len + BTH_SLOT_OFFSET] == slot)
         len += step < left - len ? step : left - len;
@@ -236,15 +237,17 @@ static uint32_t pass_on(struct reading *r, const struct arrival *a, const uint8_
     count = datagrams_of(&part);
     if (count == 1)
         part.segment_len = 0;
-    switch (inbox_hand_over(r->u->inbox, &r->u->group, slot, &part, bytes)) {
+    guest = udp_host_serves(r->u, slot);
+    switch (guest ? udp_host_pass(r->u, slot, &part, bytes)
+                  : inbox_hand_over(r->u->inbox, &r->u->group, slot, &part, bytes)) {
     case HANDED_OVER:
-        counters->wrong_slot_segments += count;
+        *(guest ? &counters->guest_datagrams : &counters->wrong_slot_segments) += count;
         break;
     case HANDED_TO_NOBODY:
         counters->stray_dropped += count;
         break;
     case HANDED_FULL:
-        counters->hand_over_full += count;
+        *(guest ? &counters->guest_full : &counters->hand_over_full) += count;
         break;
     }
     return len;
@@ -269,7 +272,7 @@ static void take_all(struct reading *r, const struct arrival *a, const uint8_t *
         } else if (is_ours(r->u, bytes[at + BTH_SLOT_OFFSET])) {
             take(r, p, a, bytes + at, len, &id);
             id++;
-        } else if (handed) {
+        } else if (handed && !udp_host_serves(r->u, bytes[at + BTH_SLOT_OFFSET])) {
             counters->stray_dropped++;
         } else {
             len = pass_on(r, a, bytes + at, left);
@@ -334,49 +337,104 @@ static void take_handed(struct reading *r, struct mmsghdr *m)
     take_all(r, &a, bytes + sizeof(a), true);
 }
 
+/* One message of a guest's host. What is not ours, it had no reason to pass on. */
+static void take_passed(struct reading *r, const struct mmsghdr *m)
+{
+    struct link_counters *counters = &r->u->link.counters;
+    const uint8_t *bytes = m->msg_hdr.msg_iov->iov_base;
+    struct arrival a;
+
+    if (m->msg_hdr.msg_flags & MSG_TRUNC || !arrival_read(bytes, m->msg_len, &a)) {
+        counters->inbox_refused++;
+        r->datagrams++;
+        return;
+    }
+    count_arrival(r, &a, bytes + sizeof(a));
+    counters->handed_over += datagrams_of(&a);
+    take_all(r, &a, bytes + sizeof(a), true);
+}
+
 /* Sources. */
 
 /*
  * Room for control messages. In an inbox there is just enough for the sender's
  * credentials, so that nobody can plant descriptors in this process.
  */
-static size_t control_room(enum source_kind kind)
+static size_t control_room(uint32_t source)
 {
-    return kind == SOURCE_INBOX ? CMSG_SPACE(sizeof(struct ucred))
-                                : sizeof(((struct receive_message *)NULL)->control);
+    if (source == SOURCE_HOST)
+        return 0;
+    return source == SOURCE_INBOX ? CMSG_SPACE(sizeof(struct ucred))
+                                  : sizeof(((struct receive_message *)NULL)->control);
 }
 
-/* Returns the messages read; fewer than asked for when there are no more. */
-static uint32_t call_kernel(struct udp *u, enum source_kind kind, uint32_t count)
+/* Returns the messages read, fewer than asked for when there are no more, or a negative errno. */
+static int call_kernel(struct udp *u, uint32_t source, uint32_t count)
 {
     int got;
 
     for (uint32_t i = 0; i < count; i++) {
         u->header[i].msg_hdr.msg_namelen = sizeof(struct sockaddr_storage);
-        u->header[i].msg_hdr.msg_controllen = control_room(kind);
+        u->header[i].msg_hdr.msg_controllen = control_room(source);
     }
-    got = recvmmsg(u->source[kind].fd, u->header, count, MSG_DONTWAIT, NULL);
-    return got < 0 ? 0 : (uint32_t)got;
+    got = recvmmsg(u->source[source].fd, u->header, count, MSG_DONTWAIT, NULL);
+    return got < 0 ? -errno : got;
 }
 
 /* Reads a source till it is empty or the budget is used up, but once in any case. */
-static void read_source(struct reading *r, enum source_kind kind)
+static void read_source(struct reading *r, uint32_t source)
 {
     struct udp *u = r->u;
-    uint32_t got;
+    int got;
 
     do {
-        got = call_kernel(u, kind, RECEIVE_AT_ONCE);
-        for (uint32_t i = 0; i < got; i++) {
-            if (kind == SOURCE_INBOX)
+        got = call_kernel(u, source, RECEIVE_AT_ONCE);
+        for (int i = 0; i < got; i++) {
+            if (source == SOURCE_INBOX)
                 take_handed(r, &u->header[i]);
             else
-                take_message(r, &u->source[kind], &u->header[i]);
+                take_message(r, &u->source[source], &u->header[i]);
         }
         u->link.counters.rcv_calls += got > 0;
     } while (got == RECEIVE_AT_ONCE && r->datagrams < r->budget);
-    if (got == RECEIVE_AT_ONCE)
-        r->unread |= 1u << kind;
+    if (got == RECEIVE_AT_ONCE && source <= SOURCE_SLOT_IPV6)
+        r->unread = true;
+}
+
+/* Reads what our host passes on; an empty message is the end of the connection. */
+static void read_host(struct reading *r)
+{
+    struct udp *u = r->u;
+    int got;
+
+    do {
+        got = call_kernel(u, SOURCE_HOST, RECEIVE_AT_ONCE);
+        for (int i = 0; i < got && u->header[i].msg_len > 0; i++)
+            take_passed(r, &u->header[i]);
+        if ((got > 0 && u->header[got - 1].msg_len == 0) || (got < 0 && got != -EAGAIN)) {
+            udp_guest_lost(u);
+            return;
+        }
+        u->link.counters.rcv_calls += got > 0;
+    } while (got == RECEIVE_AT_ONCE && r->datagrams < r->budget);
+}
+
+static void serve_source(struct reading *r, uint32_t source)
+{
+    struct udp *u = r->u;
+
+    if (source >= SOURCE_VISITORS)
+        udp_host_listen(u, source - SOURCE_VISITORS);
+    else if (source == SOURCE_LISTENER)
+        group_serve(&u->group, udp_host_greet, u);
+    else if (source == SOURCE_TIMER)
+        udp_guest_retry(u);
+    else if (source == SOURCE_HOST && u->guest.asked_ms)
+        udp_guest_answered(u);
+    else if (source == SOURCE_HOST)
+        read_host(r);
+    else
+        read_source(r, source);
 }
 
 /*
@@ -398,23 +456,26 @@ static void give_back(struct reading *r, uint64_t charged_before, bool all_read)
         atomic_store_explicit(&mine->consumed, consumed, memory_order_release);
 }
 
+/* Whether trying a source that has nothing costs no more than the call. */
+static bool is_read_ahead(uint32_t source)
+{
+    return source <= SOURCE_HOST || (source >= SOURCE_GUESTS && source < SOURCE_VISITORS);
+}
+
 /* Asks the kernel which sources have something, and reads those. True if that told something. */
 static bool look(struct reading *r)
 {
-    struct epoll_event ready[SOURCE_COUNT];
-    int count = epoll_wait(r->u->epoll, ready, SOURCE_COUNT, 0);
+    struct epoll_event ready[LOOK_EVENTS];
+    int count = epoll_wait(r->u->epoll, ready, LOOK_EVENTS, 0);
 
     for (int i = 0; i < count; i++) {
-        enum source_kind kind = ready[i].data.u32;
+        uint32_t source = ready[i].data.u32;
 
-        if (kind == SOURCE_LISTENER) {
-            group_serve(&r->u->group);
-            continue;
-        }
-        read_source(r, kind);
-        r->u->favourite = kind;
+        serve_source(r, source);
+        if (is_read_ahead(source))
+            r->u->favourite = source;
     }
-    return count >= 0;
+    return count >= 0 && count < LOOK_EVENTS;
 }
 
 /*
@@ -430,9 +491,29 @@ uint32_t udp_receive(struct link *link, uint32_t budget, link_receive_fn fn, voi
     bool looked = false;
 
     if (u->source[u->favourite].fd >= 0)
-        read_source(&r, u->favourite);
+        serve_source(&r, u->favourite);
     if (r.datagrams == 0 || ++u->busy_calls % LOOK_CALLS == 0)
         looked = look(&r);
-    give_back(&r, charged, looked && !(r.unread & SLOT_SOURCES));
+    give_back(&r, charged, looked && !r.unread);
     return r.datagrams;
+}
+
+static void drop(void *context, const struct datagram *d)
+{
+    (void)context;
+    (void)d;
+}
+
+void udp_finish(struct link *link)
+{
+    struct udp *u = udp_of(link);
+
+    if (udp_is_guest(u))
+        return;
+    for (uint32_t source = 0; source < SOURCE_VISITORS; source++) {
+        struct reading r = {.u = u, .fn = drop, .budget = FINISH_DATAGRAMS};
+
+        if (u->source[source].fd >= 0 && (source <= SOURCE_INBOX || source >= SOURCE_GUESTS))
+            read_source(&r, source);
+    }
 }

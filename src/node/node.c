@@ -184,6 +184,8 @@ static void at_exit(void)
     if (node.pid != getpid() || pthread_mutex_trylock(&node.lock) != 0)
         return;
     report_counters(&node);
+    if (node.link != NULL)
+        link_finish(node.link);
     node.thread_stop = true;
     node_release(&node);
     thread_stop(&node);
@@ -203,6 +205,7 @@ static struct udp_config link_config(const struct settings *s)
         .no_gso = !s->gso,
         .no_gro = !s->gro,
         .no_bpf = !s->bpf,
+        .no_guests = !s->guests,
         .send_sockets = (uint32_t)s->send_sockets,
         .receive_buffer = s->receive_buffer == SETTING_AUTO ? 0 : (uint32_t)s->receive_buffer,
     };

@@ -253,11 +253,24 @@ def between_hosts(cases):
         yield case
 
 
+# As users who share the port: no count of datagrams, which a guest may lose.
+USERS = [
+    *pingpongs("ibv_rc_pingpong", "-c", "-c -e", "-c -s 1", "-c -s 65536 -m 1024"),
+    *pingpongs("ibv_uc_pingpong", "-c"),
+    *pingpongs("ibv_ud_pingpong", "-c"),
+    *pingpongs("ibv_srq_pingpong", "-c -q 4"),
+    *perftests("ib_send_bw", "-s 65536 -n 500", "-b -q 4 -n 200"),
+    *perftests("ib_write_bw", "-s 65536 -n 500", "-b -q 4 -n 200"),
+    *perftests("ib_read_bw", "-s 65536 -n 500", "-b -q 4 -n 200"),
+    *perftests("ib_write_lat", "-s 2"),
+]
+
 # group: (place, cases) in the order in which they run
 GROUPS = {
     "tools": [("lo", TOOLS), ("interface", TOOLS)],
     "pingpong-one-address": [("lo", PINGPONG), ("interface", PINGPONG)],
     "pingpong-two-namespaces": [("pair", PINGPONG), ("pair1500", PINGPONG_NARROW)],
+    "two-users": [("users", USERS), ("guests", USERS)],
     "bandwidth-one-address": [("lo", BANDWIDTH)],
     "bandwidth-two-namespaces": [("pair", [*between_hosts(BANDWIDTH)])],
     "latency-one-address": [("lo", LATENCY)],

@@ -11,6 +11,7 @@ import subprocess
 import time
 
 NOBODY = 65534
+SOMEBODY = 65533  # another user without rights
 
 
 class Unavailable(Exception):
@@ -26,6 +27,8 @@ class Host:
     ipv4: str
     ipv6: str
     env: tuple = ()  # more environment for its programs, pairs
+    user: int = NOBODY  # as whom root runs its programs
+    holder: int = None  # the user that holds the port already
 
 
 @dataclasses.dataclass(frozen=True)
@@ -43,11 +46,11 @@ def is_root():
     return os.geteuid() == 0
 
 
-def drop_words():
+def drop_words(user=NOBODY):
     """Command words in front of a program: it dies with us, and root becomes an ordinary user."""
     words = ["setpriv", "--pdeathsig", "KILL"]
     if is_root():
-        words += ["--reuid", str(NOBODY), "--regid", str(NOBODY), "--clear-groups",
+        words += ["--reuid", str(user), "--regid", str(user), "--clear-groups",
                   "--inh-caps", "-all", "--bounding-set", "-all"]
     return (*words, "--")
 
@@ -167,4 +170,23 @@ def narrow_pair(namespaces):
     return pair(namespaces, "pair1500", 1500)
 
 
-PLACES = {"lo": loopback, "interface": interface, "pair": pair, "pair1500": narrow_pair}
+def users(namespaces):
+    """Both ends on one address, as two users: the client is a guest of the server's user."""
+    if not is_root():
+        raise Unavailable("cannot be two users")
+    _, enter = namespaces.new()
+    return Place("users", Host(enter, "lo", "127.0.0.1", "::1"),
+                 Host(enter, "lo", "127.0.0.1", "::1", user=SOMEBODY))
+
+
+def guests(namespaces):
+    """Two hosts, on each of which the port is another user's: both ends are guests of its sleeper."""
+    if not is_root():
+        raise Unavailable("cannot be two users")
+    place = pair(namespaces, "guests")
+    return Place("guests", *(dataclasses.replace(host, user=SOMEBODY, holder=NOBODY)
+                             for host in (place.server, place.client)))
+
+
+PLACES = {"lo": loopback, "interface": interface, "pair": pair, "pair1500": narrow_pair,
+          "users": users, "guests": guests}

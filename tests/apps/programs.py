@@ -12,6 +12,8 @@ import sys
 import threading
 import time
 
+import places
+
 LISTEN = "0A"  # TCP_LISTEN in /proc/net/tcp
 
 # The peer may wait for its core longer than the retries of stock programs last, half a second.
@@ -99,15 +101,28 @@ def free_port():
 class Runner:
     """Knows how to start a program at a host, as whom, and over which libraries."""
 
-    def __init__(self, uroce, drop):
+    def __init__(self, uroce):
         self.uroce = uroce
-        self.drop = drop
         self._gids = {}
 
-    def start(self, host, words, env=()):
+    def start(self, host, words, env=(), user=None):
         full = dict(os.environ, **PATIENCE, **dict(host.env), **dict(env))
-        return Process([*host.enter, *self.drop, self.uroce, "run", "--devices", host.netdev, "--",
+        drop = places.drop_words(host.user if user is None else user)
+        return Process([*host.enter, *drop, self.uroce, "run", "--devices", host.netdev, "--",
                         *words], full)
+
+    def hold_port(self, host):
+        """Starts a server of the host's other user, whom nobody will ask. Returns the process."""
+        port = free_port()
+        process = self.start(host, ["ibv_rc_pingpong", "-g", "0", "-p", str(port)],
+                             user=host.holder)
+        deadline = time.monotonic() + 10
+        while not listens(process.pid, port):
+            if not process.alive() or time.monotonic() > deadline:
+                process.kill()
+                raise Failure("the other user's server does not start\n" + process.output)
+            time.sleep(0.01)
+        return process
 
     def run_alone(self, host, words, env=(), timeout=20):
         """Returns (output, exit status)."""
@@ -137,6 +152,8 @@ class Runner:
     def run_pair(self, place, server_words, client_words, port, env=(), timeout=30):
         """Returns ((output, status) of the server, the same of the client)."""
         deadline = time.monotonic() + timeout
+        holders = [self.hold_port(host) for host in (place.server, place.client)
+                   if host.holder is not None]
         processes = [self.start(place.server, server_words, env)]
         try:
             server = processes[0]
@@ -149,7 +166,7 @@ class Runner:
             if None in statuses:
                 raise Failure("not finished after %d s\n%s" % (timeout, told(processes)))
         finally:
-            for process in processes:
+            for process in [*processes, *holders]:
                 process.kill()
         return (server.output, statuses[1]), (processes[1].output, statuses[0])
 

@@ -156,7 +156,7 @@ def main():
     signal.signal(signal.SIGTERM, lambda *_: sys.exit("run_apps: told to stop"))
     os.environ.pop("LD_LIBRARY_PATH", None)
     with tempfile.TemporaryDirectory(prefix="uroce-apps-") as scratch:
-        runner = programs.Runner(stage(pathlib.Path(arguments.build).resolve(), drop, scratch), drop)
+        runner = programs.Runner(stage(pathlib.Path(arguments.build).resolve(), drop, scratch))
         ran = failed = 0
         for _ in range(arguments.repeat):
             more_ran, more_failed = run_all(runner, arguments)

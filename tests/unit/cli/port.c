@@ -29,6 +29,28 @@
     "  700: 0100007F:C001 0100007F:12B7 01 00000000:00000000 00:00000000 00000000  1002        0 " \
     "51515 2 ffff88800b3f3000 0         \n"
 
+#define UNIX_HEADING "Num       RefCount Protocol Flags    Type St Inode Path\n"
+#define GROUP_OF_1000 "ffff88800b3f4000: 00000002 00000000 00010000 0005 01 51516 @uroce/1000/0\n"
+
+static bool shares(const char *text, uid_t holder)
+{
+    FILE *table = fmemopen((void *)(uintptr_t)text, strlen(text), "r");
+    bool found;
+
+    assert_non_null(table);
+    found = port_table_shares(table, holder);
+    fclose(table);
+    return found;
+}
+
+static void processes_that_share_the_port_are_told_from_other_programs(void **state)
+{
+    (void)state;
+    assert_true(shares(UNIX_HEADING GROUP_OF_1000, 1000));
+    assert_false(shares(UNIX_HEADING GROUP_OF_1000, 100));
+    assert_false(shares(UNIX_HEADING, 1000));
+}
+
 static bool other_holder(const char *text, uid_t self, uid_t *holder)
 {
     FILE *table = fmemopen((void *)(uintptr_t)text, strlen(text), "r");
@@ -90,6 +112,7 @@ static void a_table_that_is_empty_or_garbled_holds_nobody(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(processes_that_share_the_port_are_told_from_other_programs),
         cmocka_unit_test(a_port_of_another_user_is_found_with_its_owner),
         cmocka_unit_test(ones_own_port_is_no_obstacle),
         cmocka_unit_test(a_port_held_over_ipv6_counts_as_well),

@@ -282,12 +282,14 @@ static void another_program_on_the_port_is_told(void **state)
 
 static void another_user_on_the_port_is_told(void **state)
 {
+    static const struct udp_config alone = {.no_guests = true};
+
     (void)state;
     member_begin(&crowd[0], &plain, FOREIGN_UID);
     member_opened(&crowd[0]);
     if (crowd[0].err == -EPERM)
         skip(); /* No other user to become. */
-    member_begin(&crowd[1], &plain, 0);
+    member_begin(&crowd[1], &alone, 0);
     member_opened(&crowd[1]);
     assert_int_equal(crowd[1].err, -EADDRINUSE);
     assert_non_null(strstr(crowd[1].sentence, "65534"));

@@ -86,6 +86,7 @@ static void without_anything_the_defaults_hold(void **state)
     assert_true(s.gso);
     assert_true(s.gro);
     assert_true(s.bpf);
+    assert_true(s.guests);
     assert_int_equal(s.send_sockets, 16);
     assert_true(s.receive_buffer == SETTING_AUTO);
     assert_true(s.window == SETTING_AUTO);
@@ -102,6 +103,7 @@ static void good_values_are_taken(void **state)
     assert_false(with("UROCE_GSO", "off").gso);
     assert_false(with("UROCE_GRO", "No").gro);
     assert_false(with("UROCE_BPF", "0").bpf);
+    assert_false(with("UROCE_GUESTS", "off").guests);
     assert_int_equal(with("UROCE_LOG", "debug").log_level, LOG_LEVEL_DEBUG);
     assert_int_equal(with("UROCE_SEND_SOCKETS", "64").send_sockets, 64);
     assert_int_equal(with("UROCE_RCVBUF", "16K").receive_buffer, 16384);

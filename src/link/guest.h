@@ -1,0 +1,47 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * What guests and their host say to each other. A reuseport group of the kernel
+ * admits one user; processes of others are guests of the group that holds the port. A guest
+ * connects to the abstract name of the group (SOCK_SEQPACKET), any member accepts, and both look at
+ * the other's credentials:
+ *
+ *      guest                         a member of the host
+ *        | guest_request -------------> |  leases a slot, reads its sockets
+ *        | <------------- guest_answer  |
+ *        | <-- struct arrival + bytes   |  each datagram of that slot (inbox.h)
+ *
+ * The lease lasts as long as the connection. When it breaks, the guest asks again,
+ * at whichever member answers then, for the slot that it had. No descriptor travels:
+ * who holds the port sees what its guests receive, and a guest only what is its own.
+ */
+#ifndef UROCE_LINK_GUEST_H
+#define UROCE_LINK_GUEST_H
+
+#include <assert.h>
+#include <stdint.h>
+
+#define GUEST_MAGIC 0x74737567u /* "gust" */
+#define GUEST_VERSION 1u        /* of this and of struct arrival */
+
+struct guest_request {
+    uint32_t magic;
+    uint32_t version;
+    uint32_t slot; /* the one it had; 0: any */
+    uint32_t spare;
+    uint64_t guest; /* as the first answer said; 0: this is the first request */
+};
+
+struct guest_answer {
+    uint32_t magic;
+    uint32_t version;
+    int32_t error; /* 0, or the negative errno why not, and nothing else is valid */
+    uint32_t slot;
+    uint64_t guest;
+    uint32_t receive_buffer; /* as the kernel accounts, of the sockets that are read for it */
+    uint32_t spare;
+};
+
+static_assert(sizeof(struct guest_request) == 24, "no padding leaves the process");
+static_assert(sizeof(struct guest_answer) == 32, "no padding leaves the process");
+
+#endif

@@ -1,0 +1,277 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * Being a guest (guest.h): finding a host, and another one when it is lost. The host's user has
+ * other processes as a rule, and one of them answers at once. When it has none, the port is free:
+ * the guest that is first makes a group of its own user, keeping its slot, which is in the QPNs
+ * that its peers know, and the others become members or guests of that.
+ */
+#include "link/udp_private.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <string.h>
+#include <sys/timerfd.h>
+#include <unistd.h>
+
+#include "base/log.h"
+#include "link/group_private.h"
+#include "link/refusal.h"
+
+static void arm(struct udp *u, uint64_t ms)
+{
+    struct itimerspec when = {
+        .it_value = {.tv_sec = (time_t)(ms / 1000), .tv_nsec = (long)(ms % 1000) * 1000000}};
+
+    timerfd_settime(u->source[SOURCE_TIMER].fd, 0, &when, NULL);
+}
+
+static void hang_up(struct udp *u)
+{
+    u->guest.asked_ms = 0;
+    udp_close_sources(u, SOURCE_HOST, SOURCE_HOST + 1);
+}
+
+/* Asks a user's group for the slot that we had, or any. 0 or a negative errno. */
+static int ask(struct udp *u, unsigned host)
+{
+    struct guest_request q = {
+        .magic = GUEST_MAGIC,
+        .version = GUEST_VERSION,
+        .slot = u->slot,
+        .guest = u->guest.number,
+    };
+    int fd = group_connect(host);
+    int err;
+
+    if (fd < 0)
+        return fd;
+    u->source[SOURCE_HOST].fd = fd;
+    err = send(fd, &q, sizeof(q), MSG_DONTWAIT | MSG_NOSIGNAL) < 0 ? -errno : 0;
+    if (!err)
+        err = udp_watch(u, SOURCE_HOST, fd);
+    if (err) {
+        hang_up(u);
+        return err;
+    }
+    u->guest.uid = host;
+    u->guest.asked_ms = group_now_ms();
+    return 0;
+}
+
+/* Reads the answer. 0, -EAGAIN when there is none yet, or the reason why not; then the line is
+ * closed. */
+static int read_answer(struct udp *u)
+{
+    struct guest_answer a = {0};
+    ssize_t len = recv(u->source[SOURCE_HOST].fd, &a, sizeof(a), MSG_DONTWAIT | MSG_TRUNC);
+    int err = 0;
+
+    if (len < 0 && errno == EAGAIN)
+        return -EAGAIN;
+    if (len <= 0)
+        err = -ECONNRESET;
+    else if (len != sizeof(a) || a.magic != GUEST_MAGIC || a.version != GUEST_VERSION)
+        err = -EPROTO;
+    else if (a.error)
+        err = a.error < 0 ? a.error : -EPROTO;
+    else if (a.slot < SLOT_FIRST || a.slot > SLOT_LAST || (u->slot && a.slot != u->slot))
+        err = -EPROTO;
+    if (err) {
+        hang_up(u);
+        return err;
+    }
+    u->guest.asked_ms = 0;
+    u->guest.number = a.guest;
+    u->slot = (uint8_t)a.slot;
+    u->receive_buffer = a.receive_buffer ? a.receive_buffer : GUEST_BUFFER_LEAST;
+    return 0;
+}
+
+/* Opening. */
+
+bool udp_guest_may_help(const struct udp *u)
+{
+    unsigned host;
+
+    switch (port_holder_find(&host)) {
+    case PORT_HOLDER_KERNEL:
+        return false;
+    case PORT_HOLDER_UNKNOWN:
+        return true; /* It has just gone. */
+    case PORT_HOLDER_USER:
+        break;
+    }
+    return host != u->group.uid;
+}
+
+static int await_answer(struct udp *u)
+{
+    struct pollfd p = {.fd = u->source[SOURCE_HOST].fd, .events = POLLIN};
+    int err;
+
+    if (poll(&p, 1, ANSWER_TIMEOUT_MS) <= 0) {
+        hang_up(u);
+        return -ETIMEDOUT;
+    }
+    err = read_answer(u);
+    return err == -EAGAIN ? -ETIMEDOUT : err;
+}
+
+static int explain(int err, unsigned host, char *error)
+{
+    switch (-err) {
+    case ECONNREFUSED:
+        return refuse(error, -EADDRINUSE,
+                      "UDP port 4791 is held by a program of user %u that shares it with nobody",
+                      host);
+    case EACCES:
+        return refuse(error, -EADDRINUSE,
+                      "UDP port 4791 is held by user %u, who takes no guests (UROCE_GUESTS)", host);
+    case EUSERS:
+    case EAGAIN:
+        return refuse(error, -EAGAIN,
+                      "UDP port 4791 is held by user %u, who has no room for more guests", host);
+    case EPROTO:
+        return refuse(error, err, "UDP port 4791 is held by user %u with another version of uroce",
+                      host);
+    default:
+        return refuse(error, err,
+                      "UDP port 4791 is held by user %u, whose processes do not answer: %s", host,
+                      strerror(-err));
+    }
+}
+
+static int open_timer(struct udp *u)
+{
+    int fd = timerfd_create(CLOCK_MONOTONIC, TFD_NONBLOCK | TFD_CLOEXEC);
+
+    if (fd < 0)
+        return -errno;
+    u->source[SOURCE_TIMER].fd = fd;
+    return udp_watch(u, SOURCE_TIMER, fd);
+}
+
+/* Whether the next moment may bring another answer. */
+static bool passes(int err)
+{
+    return err == -ECONNREFUSED || err == -ECONNRESET || err == -EAGAIN || err == -ETIMEDOUT ||
+           err == -EPIPE;
+}
+
+int udp_guest_open(struct udp *u, char *error)
+{
+    uint64_t end_ms = group_now_ms() + PORT_TIMEOUT_MS;
+    unsigned host;
+    int err = -EADDRINUSE;
+
+    /* Whoever holds the port may be starting, or ending and about to leave it to us. */
+    do {
+        if (port_holder_find(&host) != PORT_HOLDER_USER || host == u->group.uid) {
+            err = udp_join(u, 0, error);
+            if (err != -ETIMEDOUT)
+                return err;
+        } else if (u->config.no_guests) {
+            return refuse(error, -EADDRINUSE,
+                          "UDP port 4791 is held by user %u, and UROCE_GUESTS is off", host);
+        } else {
+            err = ask(u, host);
+            if (!err)
+                err = await_answer(u);
+            if (err)
+                explain(err, host, error);
+        }
+        if (passes(err))
+            usleep(JOIN_PAUSE_US);
+    } while (passes(err) && group_now_ms() < end_ms);
+    if (err)
+        return err == -ETIMEDOUT ? err : explain(err, host, error);
+    err = open_timer(u);
+    if (err)
+        return refuse(error, err, "opening the link: %s", strerror(-err));
+    log_info("slot %u, as a guest of user %u, who holds UDP port 4791", u->slot, host);
+    return 0;
+}
+
+/* Going on without the host that we had. */
+
+void udp_guest_lost(struct udp *u)
+{
+    u->link.counters.host_lost++;
+    log_info("the process of user %u that passed us our datagrams has gone", u->guest.uid);
+    hang_up(u);
+    u->guest.pause_ms = GUEST_PAUSE_MIN_MS;
+    arm(u, GUEST_PAUSE_MIN_MS);
+}
+
+static void try_later(struct udp *u, int err, const char *sentence)
+{
+    struct guest *g = &u->guest;
+
+    g->pause_ms = 2 * g->pause_ms < GUEST_PAUSE_MAX_MS ? 2 * g->pause_ms : GUEST_PAUSE_MAX_MS;
+    if (err == -EBUSY || err == -EACCES) {
+        u->link.counters.slot_lost++;
+        g->pause_ms = GUEST_PAUSE_LOST_MS;
+        if (!g->complained)
+            log_error("nobody can reach this process's queue pairs any more: slot %u: %s", u->slot,
+                      sentence);
+        g->complained = true;
+    }
+    arm(u, g->pause_ms);
+}
+
+static void found(struct udp *u)
+{
+    u->link.counters.host_found++;
+    u->guest.complained = false;
+    arm(u, 0);
+}
+
+void udp_guest_answered(struct udp *u)
+{
+    int err = read_answer(u);
+
+    if (err == -EAGAIN)
+        return;
+    if (err)
+        try_later(u, err, strerror(-err));
+    else
+        found(u);
+    if (!err)
+        log_info("another process of user %u passes us our datagrams", u->guest.uid);
+}
+
+/* The port is ours to take. */
+static void take_port(struct udp *u)
+{
+    char sentence[UDP_ERROR_LEN] = "";
+    int err = udp_join(u, 0, sentence);
+
+    if (err) {
+        try_later(u, err, sentence);
+        return;
+    }
+    found(u);
+    log_info("slot %u: no process of user %u is left, user %u holds UDP port 4791 now", u->slot,
+             u->guest.uid, u->group.uid);
+}
+
+void udp_guest_retry(struct udp *u)
+{
+    unsigned host;
+    uint64_t fired;
+    int err;
+
+    if (read(u->source[SOURCE_TIMER].fd, &fired, sizeof(fired)) < 0)
+        return;
+    if (u->guest.asked_ms) /* and not answered in time */
+        hang_up(u);
+    if (port_holder_find(&host) != PORT_HOLDER_USER || host == u->group.uid) {
+        take_port(u);
+        return;
+    }
+    err = ask(u, host);
+    if (err)
+        try_later(u, err, strerror(-err));
+    else
+        arm(u, ANSWER_TIMEOUT_MS);
+}
