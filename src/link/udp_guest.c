@@ -162,29 +162,24 @@ int udp_guest_open(struct udp *u, char *error)
 {
     uint64_t end_ms = group_now_ms() + PORT_TIMEOUT_MS;
     unsigned host;
-    int err = -EADDRINUSE;
+    int err;
 
     /* Whoever holds the port may be starting, or ending and about to leave it to us. */
-    do {
-        if (port_holder_find(&host) != PORT_HOLDER_USER || host == u->group.uid) {
-            err = udp_join(u, 0, error);
-            if (err != -ETIMEDOUT)
-                return err;
-        } else if (u->config.no_guests) {
+    for (;;) {
+        if (port_holder_find(&host) != PORT_HOLDER_USER || host == u->group.uid)
+            return udp_join(u, PORT_TIMEOUT_MS, error);
+        if (u->config.no_guests)
             return refuse(error, -EADDRINUSE,
                           "UDP port 4791 is held by user %u, and UROCE_GUESTS is off", host);
-        } else {
-            err = ask(u, host);
-            if (!err)
-                err = await_answer(u);
-            if (err)
-                explain(err, host, error);
-        }
-        if (passes(err))
-            usleep(JOIN_PAUSE_US);
-    } while (passes(err) && group_now_ms() < end_ms);
+        err = ask(u, host);
+        if (!err)
+            err = await_answer(u);
+        if (!passes(err) || group_now_ms() >= end_ms)
+            break;
+        usleep(JOIN_PAUSE_US);
+    }
     if (err)
-        return err == -ETIMEDOUT ? err : explain(err, host, error);
+        return explain(err, host, error);
     err = open_timer(u);
     if (err)
         return refuse(error, err, "opening the link: %s", strerror(-err));
