@@ -166,8 +166,7 @@ static int port_taken(struct joining *j, const struct group *g)
             j->error, err,
             "UDP port 4791 is held by another program of this user (see ss -ulpn 'sport = "
             "4791')");
-    return refuse(j->error, -EADDRINUSE,
-                  "UDP port 4791 is held by user %u: only processes of one user can share it", uid);
+    return refuse(j->error, -EUSERS, "UDP port 4791 is held by user %u", uid);
 }
 
 /* Claims the port for one family; fds are for slots 0 and 1. */

@@ -44,8 +44,8 @@ struct group {
 /*
  * Joins this user's group or makes it (by_slot: let the kernel choose sockets by slot).
  * Waits for other processes at most patience_ms; 0: one attempt. Returns 0, or a negative errno
- * with a sentence in error: -EADDRINUSE someone else holds the port or all names, -ETIMEDOUT the
- * members do not answer.
+ * with a sentence in error: -EUSERS another user holds the port, -EADDRINUSE something else or all
+ * names, -ETIMEDOUT the members do not answer.
  */
 int group_join(struct group *g, bool by_slot, uint64_t patience_ms, char *error);
 

@@ -276,7 +276,7 @@ int udp_link_open(const struct udp_config *config, struct link **out, uint8_t *s
         refuse(error, err, "opening the link: %s", strerror(-err));
     else
         err = udp_join(u, JOIN_TIMEOUT_MS, error);
-    if (err == -EADDRINUSE && udp_guest_may_help(u))
+    if (err == -EUSERS)
         err = udp_guest_open(u, error);
     if (err) {
         release(u);

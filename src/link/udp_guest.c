@@ -89,21 +89,6 @@ static int read_answer(struct udp *u)
 
 /* Opening. */
 
-bool udp_guest_may_help(const struct udp *u)
-{
-    unsigned host;
-
-    switch (port_holder_find(&host)) {
-    case PORT_HOLDER_KERNEL:
-        return false;
-    case PORT_HOLDER_UNKNOWN:
-        return true; /* It has just gone. */
-    case PORT_HOLDER_USER:
-        break;
-    }
-    return host != u->group.uid;
-}
-
 static int await_answer(struct udp *u)
 {
     struct pollfd p = {.fd = u->source[SOURCE_HOST].fd, .events = POLLIN};
@@ -161,13 +146,17 @@ static bool passes(int err)
 int udp_guest_open(struct udp *u, char *error)
 {
     uint64_t end_ms = group_now_ms() + PORT_TIMEOUT_MS;
-    unsigned host;
+    unsigned host = u->group.uid;
     int err;
 
     /* Whoever holds the port may be starting, or ending and about to leave it to us. */
     for (;;) {
-        if (port_holder_find(&host) != PORT_HOLDER_USER || host == u->group.uid)
-            return udp_join(u, PORT_TIMEOUT_MS, error);
+        if (port_holder_find(&host) != PORT_HOLDER_USER || host == u->group.uid) {
+            err = udp_join(u, PORT_TIMEOUT_MS, error);
+            if (err == -EUSERS && group_now_ms() < end_ms)
+                continue;
+            return err == -EUSERS ? -EADDRINUSE : err;
+        }
         if (u->config.no_guests)
             return refuse(error, -EADDRINUSE,
                           "UDP port 4791 is held by user %u, and UROCE_GUESTS is off", host);

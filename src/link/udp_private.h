@@ -145,8 +145,6 @@ enum handed udp_host_pass(struct udp *u, uint8_t slot, const struct arrival *a,
 void udp_host_close(struct udp *u);
 
 /* udp_guest.c: being one. */
-/* Whether the port, which we did not get, is with another user, or was. */
-bool udp_guest_may_help(const struct udp *u);
 /* Becomes a guest of who holds the port. 0, or a negative errno with a sentence. */
 int udp_guest_open(struct udp *u, char *error);
 /* The host has answered. */
