@@ -99,7 +99,7 @@ static void acknowledge_packets(struct qp *qp, uint32_t count, uint64_t now)
         if (wqe->opcode == WR_READ) {
             r->read_in_flight -= cost;
             window_release(&qp->engine->read_window, cost);
-        } else if (!wr_is_atomic(wqe->opcode)) {
+        } else {
             r->in_flight -= cost;
             window_release(qp->window, cost);
             window_grow(qp->window, cost, qp->attr.pmtu);

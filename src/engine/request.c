@@ -219,7 +219,7 @@ static void advance(struct qp *qp, const struct request *rq)
     if (qp->service == SERVICE_RC && rq->wqe->opcode == WR_READ) {
         r->read_in_flight += cost;
         window_charge(&qp->engine->read_window, cost);
-    } else if (qp->service == SERVICE_RC && !wr_is_atomic(rq->wqe->opcode)) {
+    } else if (qp->service == SERVICE_RC) {
         r->in_flight += cost;
         window_charge(qp->window, cost);
     }

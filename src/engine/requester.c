@@ -62,13 +62,12 @@ static enum send_block block_of_rc(const struct qp *qp, const struct send_wqe *w
     if (psn_diff(requester_cursor_psn(r), r->psn_una) >=
         (int32_t)(PSN_WINDOW_MAX - qp->read_part_packets))
         return SEND_BLOCK_PSN_WINDOW;
-    if (wr_wants_response(wqe->opcode)) {
-        if (r->reads_outstanding >= qp->attr.rd_atomic && qp->attr.rd_atomic > 0)
-            return SEND_BLOCK_READ_LIMIT;
-        if (wqe->opcode == WR_READ && !window_has_room(&qp->engine->read_window))
-            return SEND_BLOCK_READ_WINDOW;
-        return SEND_BLOCK_NONE;
-    }
+    if (wr_wants_response(wqe->opcode) && r->reads_outstanding >= qp->attr.rd_atomic &&
+        qp->attr.rd_atomic > 0)
+        return SEND_BLOCK_READ_LIMIT;
+    if (wqe->opcode == WR_READ)
+        return window_has_room(&qp->engine->read_window) ? SEND_BLOCK_NONE
+                                                         : SEND_BLOCK_READ_WINDOW;
     if (out_of_credits(r, wqe))
         return SEND_BLOCK_CREDITS;
     return window_has_room(qp->window) ? SEND_BLOCK_NONE : SEND_BLOCK_WINDOW;
