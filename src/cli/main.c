@@ -6,7 +6,9 @@
 #include "cli/command.h"
 
 #include <argp.h>
+#include <errno.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #define EXIT_USAGE 2
@@ -59,6 +61,15 @@ static const struct command *command_find(const char *name)
     return NULL;
 }
 
+/* The status, or failure when what was printed did not all get out (a full disk). */
+static int written(int status)
+{
+    if (fflush(stdout) == 0 && !ferror(stdout))
+        return status;
+    fprintf(stderr, "uroce: cannot write to standard output: %s\n", strerror(errno));
+    return status != 0 ? status : EXIT_FAILURE;
+}
+
 int main(int argc, char **argv)
 {
     char name[64];
@@ -67,11 +78,11 @@ int main(int argc, char **argv)
 
     if (strcmp(word, "--version") == 0 || strcmp(word, "-V") == 0) {
         puts("uroce " UROCE_VERSION);
-        return 0;
+        return written(0);
     }
     if (strcmp(word, "--help") == 0 || strcmp(word, "-h") == 0 || strcmp(word, "help") == 0) {
         print_help();
-        return argc > 1 ? 0 : EXIT_USAGE;
+        return written(argc > 1 ? 0 : EXIT_USAGE);
     }
     command = command_find(word);
     if (!command) {
@@ -82,5 +93,5 @@ int main(int argc, char **argv)
     snprintf(name, sizeof(name), "uroce %s", command->name);
     argv[1] = name;
     argp_err_exit_status = EXIT_USAGE;
-    return command->main(argc - 1, argv + 1);
+    return written(command->main(argc - 1, argv + 1));
 }

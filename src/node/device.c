@@ -12,6 +12,7 @@
 #include <linux/if_addr.h>
 #include <linux/if_link.h>
 #include <linux/rtnetlink.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -407,6 +408,16 @@ static bool listed(const struct device *devices, uint32_t count, const struct de
     return false;
 }
 
+/* Once: programs list devices again and again. */
+static void tell_absent(const char *name, size_t len)
+{
+    static atomic_flag told = ATOMIC_FLAG_INIT;
+
+    if (!atomic_flag_test_and_set(&told))
+        log_warn("UROCE_DEVICES names %.*s, but no such interface is up with an address", (int)len,
+                 name);
+}
+
 /* The interfaces named in chosen, in that order. */
 static uint32_t choose(const struct listing *l, const char *chosen, struct device *devices,
                        uint32_t count)
@@ -420,8 +431,7 @@ static uint32_t choose(const struct listing *l, const char *chosen, struct devic
         if (d != NULL && used < count && !listed(devices, used, d))
             devices[used++] = *d;
         if (len > 0 && d == NULL)
-            log_warn("UROCE_DEVICES names %.*s, but no such interface is up with an address",
-                     (int)len, name);
+            tell_absent(name, len);
         name += len + (name[len] != '\0');
     }
     return used;
