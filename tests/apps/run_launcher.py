@@ -184,6 +184,15 @@ def no_program_at_all_is_a_usage_error(bench):
     result.check(USAGE, "ibv_devinfo")
 
 
+def output_that_does_not_get_out_is_a_failure(bench):
+    for words in (["--help"], ["--version"], ["devices"]):
+        with open("/dev/full", "w", encoding="ascii") as full:
+            done = subprocess.run([*bench.enter, *bench.drop, bench.uroce, *words], stdout=full,
+                                  stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
+                                  timeout=20, check=False)
+        Result(done.returncode, "", done.stderr).check(1, "standard output")
+
+
 CASES = [value for value in list(globals().values())
          if getattr(value, "__code__", None) and value.__code__.co_varnames[:1] == ("bench",)]
 
