@@ -22,7 +22,11 @@ static int translate_mtu(struct context_handle *c, enum ibv_mtu mtu, uint32_t *o
 
     device_snapshot(c->device, &state);
     *out = mtu_from_ibv(mtu);
-    return *out == 0 || *out > state.active_mtu ? EINVAL : 0;
+    if (*out != 0 && *out <= state.active_mtu)
+        return 0;
+    log_info("path mtu %u does not fit %s, whose active mtu is %u", *out, state.name,
+             state.active_mtu);
+    return EINVAL;
 }
 
 /* Attributes not named in mask hold garbage, and are not looked at by the engine. */
@@ -61,7 +65,7 @@ EXPORT int ibv_modify_qp(struct ibv_qp *qp, struct ibv_qp_attr *attr, int attr_m
 {
     struct qp_handle *h = qp_of(qp);
     uint32_t mask = (uint32_t)attr_mask;
-    const char *why = "an attribute does not fit the device";
+    const char *why = "path mtu, address vector or an unknown attribute does not fit the device";
     struct qp_attr wanted;
     int error;
 
