@@ -12,9 +12,12 @@ void flow_begin(struct flow *f)
     f->cursor = f->sent;
     f->una = f->sent;
     f->asked_count = 0;
+    f->retries = 0;
+    f->rnr_naks = 0;
     f->quiet_until_ns = 0;
     f->draining = false;
     f->may_go_back = false;
+    f->went_before = false;
     f->activity_ns = 0;
     f->sent_ns = 0;
     f->start_count = 0;

@@ -34,6 +34,8 @@ struct flow {
     struct path path;  /* UD: of each message */
     uint32_t rd_atomic;
     uint64_t timeout_ns; /* 0: never */
+    uint32_t retry_count;
+    uint32_t rnr_retry; /* 7: for ever */
 
     /* as requester */
     uint64_t sent;   /* past the newest PSN that was sent */
@@ -46,6 +48,9 @@ struct flow {
     bool draining; /* in SQD: no new message begins but one that may have been prepared */
     uint32_t begun_draining;
     uint64_t retransmitted;
+    bool went_before;     /* ... and progress since then, so that it may not count any more */
+    uint32_t retries;     /* since the last progress or RNR NAK */
+    uint32_t rnr_naks;    /* since the last progress */
     bool may_go_back;     /* a NAK or a hole in the answers came since it last went back */
     uint64_t activity_ns; /* of the last progress */
     uint64_t sent_ns;     /* of the last request */

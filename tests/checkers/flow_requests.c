@@ -188,6 +188,14 @@ static void check_going_back(struct flow *f, const struct place *at, uint64_t no
            "%s: repeats %s from packet %u on without a reason", f->name, message_name(at->m),
            at->index);
     f->may_go_back = false;
+    if (f->quiet_until_ns == 0 && !f->went_before)
+        f->retries++;
+    f->went_before = false;
+    EXPECT(f->retries <= f->retry_count, "%s: repeats %s for the %u. time, %u are allowed", f->name,
+           message_name(at->m), f->retries, f->retry_count);
+    EXPECT(f->rnr_retry == 7 || f->rnr_naks <= f->rnr_retry,
+           "%s: repeats %s after %u RNR NAKs, %u are allowed", f->name, message_name(at->m),
+           f->rnr_naks, f->rnr_retry);
     unask(f, at->psn);
 }
 

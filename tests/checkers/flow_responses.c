@@ -154,8 +154,10 @@ static void acknowledge(struct flow *f, uint64_t psn)
 
 static void rnr_delivered(struct flow *f, const struct packet *p, uint64_t psn, uint64_t now)
 {
-    if (psn != f->una || psn >= f->cursor || now < f->quiet_until_ns)
+    if (psn != f->una || now < f->quiet_until_ns)
         return;
+    f->rnr_naks++;
+    f->retries = 0; /* the peer is there */
     f->quiet_until_ns = now + rnr_timer_ns(aeth_value(p->h.aeth.syndrome));
     f->quiet_psn = psn;
 }
@@ -163,6 +165,7 @@ static void rnr_delivered(struct flow *f, const struct packet *p, uint64_t psn, 
 void flow_response_delivered(struct flow *f, const struct packet *p, uint64_t now)
 {
     uint64_t before = f->una;
+    bool might = f->may_go_back;
     uint64_t psn = unwrap24(p->h.bth.psn.value, f->una);
     bool data = p->operation->kind != KIND_ACK;
     bool has_aeth = opcode_headers(p->h.bth.opcode) & HEADER_AETH;
@@ -180,10 +183,14 @@ void flow_response_delivered(struct flow *f, const struct packet *p, uint64_t no
         answered(f, psn);
         f->una++;
     }
+    if (f->una > before) {
+        f->went_before |= might;
+        f->activity_ns = now;
+        f->retries = 0;
+        f->rnr_naks = 0;
+    }
     if (kind == AETH_RNR_NAK)
         rnr_delivered(f, p, psn, now);
     else if (f->una > f->quiet_psn)
         f->quiet_until_ns = 0;
-    if (f->una > before)
-        f->activity_ns = now;
 }

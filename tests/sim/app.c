@@ -127,6 +127,8 @@ static void check_books(const struct app *a, const char *when)
 
     for (i = 0; i < a->endpoint_count; i++) {
         book_check(&a->endpoints[i]->arena.book, when);
+        if (a->endpoints[i]->receives == &a->endpoints[i]->own)
+            book_check(&a->endpoints[i]->inbox.book, when);
         if (a->endpoints[i]->service != SERVICE_UD)
             book_check(&a->endpoints[i]->target_book, when);
     }

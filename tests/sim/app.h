@@ -84,7 +84,8 @@ struct endpoint {
     struct flow flow;
     struct receive_queue own;
     struct receive_queue *receives; /* own, or the host's shared one */
-    struct arena arena;
+    struct arena arena;             /* of requests */
+    struct arena inbox;             /* of receive requests, so that neither starves the other */
     uint32_t receive_len;
     uint32_t receive_depth;
     /* what the peer may write and read */

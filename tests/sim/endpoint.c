@@ -119,6 +119,8 @@ static void begin_flow(struct endpoint *ep)
     f->dest_qpn = ep->attr.dest_qpn;
     f->path = ep->attr.path;
     f->rd_atomic = ep->attr.rd_atomic;
+    f->retry_count = ep->attr.retry_count;
+    f->rnr_retry = ep->attr.rnr_retry;
     f->timeout_ns = ep->attr.timeout == 0 ? 0 : 4096ull << ep->attr.timeout;
     flow_begin(f);
 }
@@ -270,8 +272,11 @@ static void make_memory(struct endpoint *ep)
         ep->receive_len = 40 + ep->init.pmtu + (uint32_t)dice_below(d, 100);
         arena_len = 20ull * ep->init.pmtu + 8192;
     }
-    if (ep->receives == &ep->own)
-        arena_len += (uint64_t)ep->receive_len * ep->receive_depth;
+    if (ep->receives == &ep->own) {
+        snprintf(name, sizeof(name), "inbox of %s", ep->channel.name);
+        arena_init(&ep->inbox, ep->home->pd, name,
+                   (uint64_t)ep->receive_len * (ep->receive_depth + 1), d);
+    }
     snprintf(name, sizeof(name), "memory of %s", ep->channel.name);
     arena_init(&ep->arena, ep->home->pd, name, arena_len, d);
     if (ep->service == SERVICE_UD)
@@ -308,6 +313,8 @@ void endpoint_free(struct endpoint *ep)
 
     EXPECT(qp_free(ep->qp) == 0, "%s cannot be freed", ep->channel.name);
     arena_fini(&ep->arena);
+    if (ep->receives == &ep->own)
+        arena_fini(&ep->inbox);
     for (i = 0; i < ep->lent_count; i++)
         EXPECT(mr_free(ep->lent[i].mr) == 0, "an invalidated region cannot be freed");
     if (ep->service != SERVICE_UD) {

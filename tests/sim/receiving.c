@@ -57,14 +57,14 @@ static void fill(struct receive_wr *w, const struct arena *arena, const struct r
 bool receiving_post(struct endpoint *ep, bool bad)
 {
     struct dice *d = &ep->app->dice;
-    struct receive *r = draw(&ep->arena, ep->receive_len, ep->init.cap.recv_sge_max, d);
+    struct receive *r = draw(&ep->inbox, ep->receive_len, ep->init.cap.recv_sge_max, d);
     struct receive_wr w;
     int error;
 
     if (!r)
         return false;
     r->wr_id = app_work(ep->app, &(struct work){.ep = ep, .receive = r, .home = ep->home});
-    fill(&w, &ep->arena, r, d);
+    fill(&w, &ep->inbox, r, d);
     for (uint32_t i = 0; bad && i < r->piece_count; i++)
         w.sges[i].lkey ^= 0x5a;
     if (bad)
@@ -145,7 +145,7 @@ bool receiving_completed(struct app *a, const struct work *w, const struct compl
     m = delivery_completed(from ? &from->channel : NULL, w->receive, wc, &to);
     if (m && m->opcode == WR_SEND_INV)
         check_lent(ep, m);
-    give_back(w->receive->queue == &ep->own ? &ep->arena : &ep->home->shared_arena, w->receive);
+    give_back(w->receive->queue == &ep->own ? &ep->inbox : &ep->home->shared_arena, w->receive);
     if (wc->status != STATUS_SUCCESS && ep->connection)
         connection_close(ep->connection);
     /* Two messages without bytes look the same, so that only RC knows which one came. */

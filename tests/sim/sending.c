@@ -473,6 +473,10 @@ void sending_completed(struct endpoint *ep, struct message *m, const struct comp
     EXPECT(wc->qp == ep->qp && wc->qpn == qp_qpn(ep->qp), "%s: completion of another QP",
            ep->channel.name);
     requests_completed(&ep->channel, m, wc);
+    if (wc->status == STATUS_RNR_RETRY_EXC_ERR && !app_is_hostile(ep->app))
+        EXPECT(ep->flow.rnr_naks == ep->attr.rnr_retry + 1u,
+               "%s: gives up after %u RNR NAKs, not %u", ep->channel.name, ep->flow.rnr_naks,
+               ep->attr.rnr_retry + 1u);
     sending_release(ep, false);
     if (wc->status != STATUS_SUCCESS && ep->connection)
         connection_close(ep->connection);

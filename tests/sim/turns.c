@@ -3,6 +3,9 @@
 #include "sim/app.h"
 #include "support/expect.h"
 
+#define IDLE_GAP_MAX_NS 200000ull /* between two turns of an application that finds nothing to do  \
+                                   */
+
 /* silent: no event came since the queue was armed for solicited completions and emptied. */
 static void completed(struct app *a, const struct app_host *home, const struct completion *wc,
                       bool silent)
@@ -224,6 +227,8 @@ void app_turn(struct host *h)
     }
     if (w->now > w->plan.limit_ns)
         say_who_is_late(a);
-    gap <<= home->idle_turns < 6 ? home->idle_turns : 6;
+    gap <<= home->idle_turns < 20 ? home->idle_turns : 20;
+    if (gap > IDLE_GAP_MAX_NS)
+        gap = IDLE_GAP_MAX_NS;
     world_schedule(w, w->now + 1 + dice_below(&a->dice, gap), EVENT_APP, h, NULL);
 }

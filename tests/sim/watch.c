@@ -37,7 +37,9 @@ static struct flow *receiver(const struct host *to, uint32_t dest)
 {
     struct endpoint *ep = endpoint_at(to, dest);
 
-    return ep && !app_is_hostile(ep->app) ? &ep->flow : NULL;
+    if (!ep || app_is_hostile(ep->app) || qp_state(ep->qp) == QP_ERR)
+        return NULL;
+    return &ep->flow;
 }
 
 static void check_windows(struct host *h, const struct flow *f)
@@ -102,9 +104,9 @@ static int watched_copy(void *dst, const void *src, size_t len)
 
     for (i = 0; i < a->endpoint_count; i++) {
         const struct endpoint *ep = a->endpoints[i];
-        const struct book *books[] = {&ep->arena.book, &ep->target_book};
+        const struct book *books[] = {&ep->arena.book, &ep->inbox.book, &ep->target_book};
 
-        for (uint32_t k = 0; k < 2; k++) {
+        for (uint32_t k = 0; k < 3; k++) {
             const struct book *b = books[k];
 
             if (b->bytes && to >= b->bytes && to < b->bytes + b->len)

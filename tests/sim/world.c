@@ -7,7 +7,7 @@
 
 #include "support/expect.h"
 
-#define EVENTS_MAX 50000000ull
+#define EVENTS_MAX 4000000ull
 
 /* --- event queue: a binary heap --- */
 
