@@ -53,6 +53,7 @@ struct listing {
     uint32_t address_count;
     char host[256];
     uint32_t route_ifindex; /* of the lookup that is being read */
+    bool any;               /* also what is down or has no address */
     int error;
 };
 
@@ -128,7 +129,7 @@ static int take_interface(const struct nlmsghdr *message, void *context)
     const char *name;
 
     mnl_attr_parse(message, sizeof(*info), note_attribute, attributes);
-    if ((info->ifi_flags & IFF_UP) == 0 || attributes[IFLA_IFNAME] == NULL)
+    if (((info->ifi_flags & IFF_UP) == 0 && !l->any) || attributes[IFLA_IFNAME] == NULL)
         return MNL_CB_OK;
     i = grown(l->interfaces, l->interface_count, sizeof(*i), &l->error);
     if (i == NULL)
@@ -376,7 +377,8 @@ static void add_gid(struct device *d, const struct gid *gid)
 
 static void place_addresses(struct listing *l)
 {
-    qsort(l->addresses, l->address_count, sizeof(l->addresses[0]), compare_addresses);
+    if (l->address_count > 0)
+        qsort(l->addresses, l->address_count, sizeof(l->addresses[0]), compare_addresses);
     for (uint32_t i = 0; i < l->interface_count; i++)
         for (uint32_t j = 0; j < l->address_count; j++)
             if (l->addresses[j].ifindex == l->interfaces[i].device.ifindex)
@@ -442,20 +444,20 @@ static uint32_t all(const struct listing *l, struct device *devices, uint32_t co
     uint32_t used = 0;
 
     for (uint32_t i = 0; i < l->interface_count && used < count; i++)
-        if (l->interfaces[i].device.gid_count > 0)
+        if (l->interfaces[i].device.gid_count > 0 || l->any)
             devices[used++] = l->interfaces[i].device;
     return used;
 }
 
-static int list_once(struct device *devices, uint32_t count, const char *chosen)
+static int list_once(struct device *devices, uint32_t count, const char *chosen, bool any)
 {
-    struct listing l = {.host = ""};
+    struct listing l = {.host = "", .any = any};
     int result;
 
     if (gethostname(l.host, sizeof(l.host) - 1) != 0)
         l.host[0] = '\0';
     result = ask_all(&l);
-    if (result == 0 && l.interface_count > 0 && l.address_count > 0) {
+    if (result == 0 && l.interface_count > 0) {
         qsort(l.interfaces, l.interface_count, sizeof(l.interfaces[0]), compare_interfaces);
         place_addresses(&l);
         if (chosen != NULL && chosen[0] != '\0')
@@ -468,14 +470,24 @@ static int list_once(struct device *devices, uint32_t count, const char *chosen)
     return result;
 }
 
-int device_list_chosen(struct device *devices, uint32_t count, const char *chosen)
+static int list(struct device *devices, uint32_t count, const char *chosen, bool any)
 {
     int result = -EINTR;
 
     /* EINTR: something changed between two messages of an answer (NLM_F_DUMP_INTR). */
     for (uint32_t i = 0; i < ATTEMPTS_MAX && result == -EINTR; i++)
-        result = list_once(devices, count, chosen);
+        result = list_once(devices, count, chosen, any);
     return result;
+}
+
+int device_list_chosen(struct device *devices, uint32_t count, const char *chosen)
+{
+    return list(devices, count, chosen, false);
+}
+
+int device_list_any(struct device *devices, uint32_t count)
+{
+    return list(devices, count, NULL, true);
 }
 
 int device_list(struct device *devices, uint32_t count)

@@ -33,15 +33,33 @@ struct device {
     bool loopback;
     bool up; /* has a carrier */
     uint32_t gid_count;
-    struct device_gid
-        gids[DEVICE_GIDS_MAX]; /* link-local, then global IPv6 and IPv4-mapped; no holes */
+    /* Link-local, then global IPv6 and IPv4-mapped. No holes before device_update made some. */
+    struct device_gid gids[DEVICE_GIDS_MAX];
 };
+
+/* Whether there is a GID at this index: not a hole, nor beyond the last. */
+bool device_has_gid(const struct device *d, uint32_t index);
+
+enum device_change {
+    DEVICE_CHANGE_GIDS = 1,
+    DEVICE_CHANGE_PORT = 2, /* went up or down */
+};
+
+/*
+ * Brings a device that is in use up to date with what was found (NULL: it is gone). GIDs that stay
+ * keep their indices; one that went leaves a hole, a zero GID; a new one takes the first
+ * hole or the end. Returns a set of enum device_change.
+ */
+uint32_t device_update(struct device *known, const struct device *found);
 
 /*
  * Lists the devices into devices (room for count). Environment: UROCE_DEVICES
  * ("eth0,lo": which interfaces, in which order). Returns how many, or a negative errno.
  */
 int device_list(struct device *devices, uint32_t count);
+
+/* The same of all interfaces, also those that are down or have no address, in no order. */
+int device_list_any(struct device *devices, uint32_t count);
 
 /*
  * The same with the choice handed in ("" or NULL: all); names may be those of interfaces or

@@ -37,6 +37,7 @@ static struct node node = {
     .lock = PTHREAD_ADAPTIVE_MUTEX_INITIALIZER_NP,
     .epoll_fd = -1,
     .wake_fd = -1,
+    .watch_fd = -1,
 };
 
 /* --- lock --- */

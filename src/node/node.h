@@ -70,12 +70,20 @@ void node_idle_hint(struct node *n, uint32_t empty_polls);
 typedef void (*node_event_fn)(const struct engine_event *event);
 void node_set_event_handler(node_event_fn fn);
 
+/*
+ * Who is told that interfaces or addresses of this host may have changed; called by the progress
+ * thread without the lock. Set once.
+ */
+typedef void (*node_change_fn)(struct node *n);
+void node_set_change_handler(node_change_fn fn);
+
 /* name, sentence */
 #define NODE_COUNTERS(C)                                                                           \
     C(wakeups, "times that the progress thread woke from its sleep")                               \
     C(served, "times that it moved datagrams or ran timers")                                       \
     C(stood_back, "times that it left the work to a polling application")                          \
     C(pokes, "times that it was woken for an earlier deadline or a thread that goes to sleep")     \
+    C(changes, "times that the kernel told of changed interfaces or addresses")                    \
     C(send_retries, "batches that the link did not take at once")
 
 struct node_counters {

@@ -36,7 +36,8 @@ struct node {
     /* The progress thread. */
     pthread_t thread;
     int epoll_fd;
-    int wake_fd; /* eventfd: readable when the thread has been poked */
+    int wake_fd;  /* eventfd: readable when the thread has been poked */
+    int watch_fd; /* readable when interfaces or addresses changed; negative: that is not told */
     bool thread_stop;
     uint64_t sleeps_until; /* when the waiting thread wakes by itself; ENGINE_NEVER */
 

@@ -14,6 +14,7 @@
  * A thread that goes to sleep itself says at which epoch; that is as good as standing still.
  */
 #include "node/node_private.h"
+#include "node/watch.h"
 
 #include <errno.h>
 #include <limits.h>
@@ -58,6 +59,7 @@ struct thread {
     uint32_t fruitless; /* wake-ups in a row that found nothing */
     uint32_t wakeups;   /* and the next: since they were added to the counters */
     uint32_t stood_back;
+    uint32_t changes;
     uint32_t fired; /* descriptors to arm, a bit each; the last is for the poke */
     bool moved;     /* in the last turn */
     bool spinner;   /* the application was found polling without a pause */
@@ -66,7 +68,30 @@ struct thread {
 /* How long exit waits for the thread to end. */
 #define STOP_NS 100000000u
 
-#define FIRED_POKE (1u << LINK_DESCRIPTORS_MAX)
+#define EVENT_POKE ((uint32_t)LINK_DESCRIPTORS_MAX)
+#define EVENT_WATCH (EVENT_POKE + 1)
+#define EVENTS_MAX (EVENT_WATCH + 1)
+#define FIRED_POKE (1u << EVENT_POKE)
+#define FIRED_WATCH (1u << EVENT_WATCH)
+
+static _Atomic(node_change_fn) change_handler;
+
+void node_set_change_handler(node_change_fn fn)
+{
+    atomic_store(&change_handler, fn);
+}
+
+/* Hands on that something changed; the lock is not held. */
+static void look_for_changes(struct thread *t)
+{
+    node_change_fn fn = atomic_load_explicit(&change_handler, memory_order_acquire);
+
+    if (t->node->watch_fd < 0 || !watch_take(t->node->watch_fd))
+        return;
+    t->changes++;
+    if (fn != NULL)
+        fn(t->node);
+}
 
 /*
  * A full counter is readable too. Nor is any other error worth ending the program for: one that
@@ -131,8 +156,8 @@ static int epoll_wait_until(int fd, struct epoll_event *events, int count, uint6
 /* Sleeps until a descriptor, a poke or the deadline, and notes which descriptors fired. */
 static void wait_until(struct thread *t, uint64_t deadline)
 {
-    struct epoll_event events[LINK_DESCRIPTORS_MAX + 1];
-    int count = epoll_wait_until(t->node->epoll_fd, events, LINK_DESCRIPTORS_MAX + 1, deadline);
+    struct epoll_event events[EVENTS_MAX];
+    int count = epoll_wait_until(t->node->epoll_fd, events, EVENTS_MAX, deadline);
 
     if (count < 0)
         nap(t->node, STAND_BACK_LONG_NS);
@@ -140,7 +165,9 @@ static void wait_until(struct thread *t, uint64_t deadline)
         t->fired |= 1u << events[i].data.u32;
     if ((t->fired & FIRED_POKE) != 0)
         drain_poke(t->node);
-    t->fired &= ~FIRED_POKE;
+    if ((t->fired & FIRED_WATCH) != 0)
+        look_for_changes(t);
+    t->fired &= ~(FIRED_POKE | FIRED_WATCH);
     t->wakeups++;
 }
 
@@ -186,6 +213,7 @@ static bool stand_back(struct thread *t)
             nap(t->node, STAND_BACK_NS);
         else
             nap(t->node, STAND_BACK_SHORT_NS);
+        look_for_changes(t);
         looks++;
     }
     atomic_store(&t->node->thread_state, THREAD_SERVING);
@@ -219,6 +247,8 @@ static void add_counters(struct thread *t)
     c->served += t->moved ? 1 : 0;
     t->wakeups = 0;
     t->stood_back = 0;
+    c->changes += t->changes;
+    t->changes = 0;
 }
 
 /*
@@ -318,8 +348,13 @@ static int open_descriptors(struct node *n)
     n->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     if (n->epoll_fd < 0 || n->wake_fd < 0)
         return -errno;
-    error = add_descriptor(
-        n, n->wake_fd, (struct epoll_event){.events = EPOLLIN, .data.u32 = LINK_DESCRIPTORS_MAX});
+    error = add_descriptor(n, n->wake_fd,
+                           (struct epoll_event){.events = EPOLLIN, .data.u32 = EVENT_POKE});
+    /* Where netlink is forbidden, nothing changes. */
+    n->watch_fd = watch_open();
+    if (n->watch_fd >= 0 && error == 0)
+        error = add_descriptor(n, n->watch_fd,
+                               (struct epoll_event){.events = EPOLLIN, .data.u32 = EVENT_WATCH});
     for (uint32_t i = 0; i < n->link->descriptor_count && error == 0; i++)
         error = add_descriptor(n, n->link->descriptors[i],
                                (struct epoll_event){.events = EPOLLONESHOT, .data.u32 = i});
@@ -332,6 +367,9 @@ static void close_descriptors(struct node *n)
         close(n->epoll_fd);
     if (n->wake_fd >= 0)
         close(n->wake_fd);
+    if (n->watch_fd >= 0)
+        close(n->watch_fd);
+    n->watch_fd = -1;
     n->epoll_fd = -1;
     n->wake_fd = -1;
 }

@@ -166,8 +166,8 @@ static int find_gid(struct context_handle *c, const struct gid *gid)
 {
     struct device_gid entry;
 
-    for (uint32_t i = 0; device_gid_at(c->device, i, &entry); i++)
-        if (gid_equal(&entry.gid, gid))
+    for (uint32_t i = 0; i < DEVICE_GIDS_MAX; i++)
+        if (device_gid_at(c->device, i, &entry) && gid_equal(&entry.gid, gid))
             return (int)i;
     return -1;
 }

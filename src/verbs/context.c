@@ -94,6 +94,44 @@ close_cmd:
     return -1;
 }
 
+/* Under the node's lock. */
+static struct list open_contexts = {&open_contexts, &open_contexts};
+
+/* The node's change handler. */
+static void tell_changes(struct node *n)
+{
+    if (devices_refresh() != 0)
+        return;
+    node_lock(n);
+    for (struct list *l = open_contexts.next; l != &open_contexts; l = l->next) {
+        struct context_handle *c = LIST_ENTRY(l, struct context_handle, link);
+
+        if (context_alive(c))
+            event_tell_changes(c);
+    }
+    node_unlock(n);
+}
+
+/* From now on it hears of changes. */
+static void enlist(struct context_handle *c)
+{
+    device_open(c->device);
+    async_source_init(&c->port, ASYNC_PORT);
+    node_lock(c->node);
+    c->told = device_changes(c->device);
+    list_push_tail(&open_contexts, &c->link);
+    node_unlock(c->node);
+}
+
+static void delist(struct context_handle *c)
+{
+    node_lock(c->node);
+    list_remove(&c->link);
+    async_withdraw(c, &c->port);
+    node_unlock(c->node);
+    device_close(c->device);
+}
+
 static bool device_is_there(struct ibv_device *device)
 {
     struct device state;
@@ -118,11 +156,13 @@ EXPORT struct ibv_context *ibv_open_device(struct ibv_device *device)
     if (c->node == NULL)
         goto close_descriptors;
     node_set_event_handler(event_dispatch);
+    node_set_change_handler(tell_changes);
     fill_verbs(&c->verbs, device);
     c->device = device_of(device);
     c->fork_generation = fork_generation;
     c->use_count = 1;
     list_init(&c->async);
+    enlist(c);
     return &c->verbs.context;
 
 close_descriptors:
@@ -158,6 +198,7 @@ EXPORT int ibv_close_device(struct ibv_context *ibv)
 
     if (!context_alive(c))
         return EIO;
+    delist(c);
     context_put(c);
     return 0;
 }

@@ -21,6 +21,7 @@
 #include "base/list.h"
 #include "node/node.h"
 #include "verbs/device.h"
+#include "verbs/event.h"
 
 struct context_handle {
     struct verbs_context verbs;
@@ -30,7 +31,10 @@ struct context_handle {
     /* under the node's lock */
     uint32_t use_count; /* 1 while open, and one for each PD, CQ and channel */
     uint32_t ah_count;
-    struct list async; /* struct async_source with something to tell */
+    struct list async;        /* struct async_source with something to tell */
+    struct async_source port; /* tells of changes of the device */
+    struct device_changes told;
+    struct list link; /* on the list of open contexts */
 };
 
 static inline struct context_handle *context_of(struct ibv_context *ibv)

@@ -67,6 +67,43 @@ static struct device_handle *find_or_add(const char *name)
     return h;
 }
 
+static const struct device *find_name(const struct device *found, int count, const char *name)
+{
+    for (int i = 0; i < count; i++)
+        if (strcmp(found[i].name, name) == 0)
+            return &found[i];
+    return NULL;
+}
+
+/* While it is open; found is NULL when it is gone. */
+static void update_open(struct device_handle *h, const struct device *found)
+{
+    uint32_t changes = device_update(&h->state, found);
+
+    h->changes.gids += (changes & DEVICE_CHANGE_GIDS) != 0;
+    h->changes.port += (changes & DEVICE_CHANGE_PORT) != 0;
+}
+
+/*
+ * A device that is open and not in the list has gone down, lost its last address or is gone: which
+ * of these is asked of all interfaces. found is overwritten.
+ */
+static void update_absent(struct device *found)
+{
+    int count = -1;
+
+    for (uint32_t i = 0; i < registry_count; i++) {
+        struct device_handle *h = registry[i];
+
+        if (h->present || h->open_count == 0)
+            continue;
+        if (count < 0)
+            count = device_list_any(found, DEVICE_COUNT_MAX);
+        if (count >= 0)
+            update_open(h, find_name(found, count, h->ibv.name));
+    }
+}
+
 /*
  * Lists the system's devices into the registry, and into order (room for
  * DEVICE_COUNT_MAX) the present ones. Returns how many, or a negative errno.
@@ -87,12 +124,17 @@ static int update(struct device_handle **order)
 
         if (h == NULL)
             continue;
-        h->state = found[i];
+        if (h->open_count > 0)
+            update_open(h, &found[i]);
+        else
+            h->state = found[i];
         h->present = true;
         order[kept++] = h;
     }
+    update_absent(found);
     for (uint32_t i = 0; i < registry_count; i++)
-        registry[i]->state.up = registry[i]->state.up && registry[i]->present;
+        if (registry[i]->open_count == 0)
+            registry[i]->state.up = registry[i]->state.up && registry[i]->present;
     unlock_registry();
     count = kept;
 
@@ -120,12 +162,38 @@ bool device_snapshot(struct device_handle *h, struct device *out)
     return present;
 }
 
+void device_open(struct device_handle *h)
+{
+    lock_registry();
+    h->open_count++;
+    unlock_registry();
+}
+
+void device_close(struct device_handle *h)
+{
+    lock_registry();
+    assert(h->open_count > 0);
+    h->open_count--;
+    unlock_registry();
+}
+
+struct device_changes device_changes(struct device_handle *h)
+{
+    struct device_changes changes;
+
+    lock_registry();
+    changes = h->changes;
+    changes.up = h->state.up;
+    unlock_registry();
+    return changes;
+}
+
 bool device_gid_at(struct device_handle *h, uint32_t index, struct device_gid *out)
 {
     bool there;
 
     lock_registry();
-    there = index < h->state.gid_count;
+    there = device_has_gid(&h->state, index);
     if (there)
         *out = h->state.gids[index];
     unlock_registry();

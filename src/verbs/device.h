@@ -3,8 +3,8 @@
  * Devices as applications hold them. A handle lives as long as the process, so
  * that a program which keeps a pointer after ibv_free_device_list reads a
  * device that may be gone, and not freed memory. What is behind it is read
- * from the system at ibv_get_device_list, ibv_open_device and ibv_query_port;
- * between these the tables stand still.
+ * from the system at ibv_get_device_list, ibv_open_device and ibv_query_port, and
+ * when the kernel tells of a change while a device is open.
  */
 #ifndef UROCE_VERBS_DEVICE_H
 #define UROCE_VERBS_DEVICE_H
@@ -16,14 +16,24 @@
 
 #include "node/device.h"
 
+/* How often something of a device has changed while it was open. */
+struct device_changes {
+    uint32_t gids;
+    uint32_t port;
+    bool up; /* the port, now */
+};
+
 struct device_handle {
     struct ibv_device ibv;
     /* libmlx5 and libefa compare the word after struct ibv_device with their own; NULL: not theirs.
      */
     void *provider_ops;
-    uint32_t index;      /* place in the registry, and the N of "uverbsN" */
+    uint32_t index; /* place in the registry, and the N of "uverbsN" */
+    /* under the registry's lock */
     bool present;        /* in the latest list of the system */
-    struct device state; /* under the registry's lock */
+    uint32_t open_count; /* contexts; indices of GIDs stay while there are any */
+    struct device_changes changes;
+    struct device state;
 };
 
 static inline struct device_handle *device_of(struct ibv_device *ibv)
@@ -38,7 +48,13 @@ int devices_refresh(void);
 /* What was last known of the device; false when it is not there any more. */
 bool device_snapshot(struct device_handle *h, struct device *out);
 
-/* The entry of the GID table; false beyond the last. */
+/* A context opens or closes the device. */
+void device_open(struct device_handle *h);
+void device_close(struct device_handle *h);
+
+struct device_changes device_changes(struct device_handle *h);
+
+/* The entry of the GID table; false for a hole and beyond the last. */
 bool device_gid_at(struct device_handle *h, uint32_t index, struct device_gid *out);
 
 /* The device whose directory in /sys/class/infiniband, or in infiniband_verbs, path is; or NULL. */

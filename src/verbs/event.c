@@ -13,6 +13,7 @@
 #include "verbs/cq.h"
 #include "verbs/event_fd.h"
 #include "verbs/export.h"
+#include "verbs/port.h"
 #include "verbs/qp.h"
 #include "verbs/srq.h"
 
@@ -37,6 +38,30 @@ void async_withdraw(struct context_handle *c, struct async_source *s)
     for (; s->pending != 0; s->pending &= s->pending - 1)
         event_fd_withdraw(c->verbs.context.async_fd);
     list_remove(&s->link);
+}
+
+/* An event that was not fetched and is not true any more. */
+static void retract(struct context_handle *c, struct async_source *s, uint32_t type)
+{
+    if ((s->pending & (1u << type)) == 0)
+        return;
+    s->pending &= ~(1u << type);
+    event_fd_withdraw(c->verbs.context.async_fd);
+    if (s->pending == 0)
+        list_remove(&s->link);
+}
+
+void event_tell_changes(struct context_handle *c)
+{
+    const struct device_changes now = device_changes(c->device);
+
+    if (now.port != c->told.port) {
+        retract(c, &c->port, now.up ? IBV_EVENT_PORT_ERR : IBV_EVENT_PORT_ACTIVE);
+        raise_async(c, &c->port, now.up ? IBV_EVENT_PORT_ACTIVE : IBV_EVENT_PORT_ERR);
+    }
+    if (now.gids != c->told.gids)
+        raise_async(c, &c->port, IBV_EVENT_GID_CHANGE);
+    c->told = now;
 }
 
 void event_dispatch(const struct engine_event *event)
@@ -97,6 +122,9 @@ static bool take_event(struct context_handle *c, struct ibv_async_event *out)
         break;
     case ASYNC_SRQ:
         out->element.srq = &LIST_ENTRY(s, struct srq_handle, async)->ibv;
+        break;
+    case ASYNC_PORT:
+        out->element.port_num = PORT_NUMBER;
         break;
     }
     return true;

@@ -9,6 +9,7 @@
 #define UROCE_VERBS_EVENT_H
 
 #include <pthread.h>
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "base/list.h"
@@ -20,6 +21,7 @@ enum async_owner {
     ASYNC_CQ,
     ASYNC_QP,
     ASYNC_SRQ,
+    ASYNC_PORT,
 };
 
 /* Under the node's lock. */
@@ -34,6 +36,9 @@ void async_source_init(struct async_source *s, enum async_owner owner);
 
 /* The object goes away: events that were not fetched are forgotten. The node's lock is held. */
 void async_withdraw(struct context_handle *c, struct async_source *s);
+
+/* Raises what has changed of the device since it was last told. The node's lock is held. */
+void event_tell_changes(struct context_handle *c);
 
 /* The node's event handler: sorts the engine's events to channels and contexts. */
 void event_dispatch(const struct engine_event *event);

@@ -90,7 +90,8 @@ EXPORT int ibv_query_port(struct ibv_context *context, uint8_t port_num,
     return port_query(context, port_num, (struct ibv_port_attr *)(void *)out, PORT_OLD_SIZE);
 }
 
-/* --- GIDs: an entry beyond the device's addresses, but within the table, is empty --- */
+/* --- GIDs: a hole, or an entry beyond the device's addresses, but within the table, is empty ---
+ */
 
 static bool in_table(uint32_t port_num, uint32_t index)
 {
@@ -153,7 +154,7 @@ EXPORT int _ibv_query_gid_ex(struct ibv_context *context, uint32_t port_num, uin
     if (!in_table(port_num, gid_index))
         return EINVAL;
     device_snapshot(context_of(context)->device, &state);
-    if (gid_index >= state.gid_count)
+    if (!device_has_gid(&state, gid_index))
         return ENODATA;
     entry = describe_gid(&state, gid_index);
     memset(out, 0, entry_size);
@@ -165,20 +166,24 @@ EXPORT ssize_t _ibv_query_gid_table(struct ibv_context *context, struct ibv_gid_
                                     size_t max_entries, uint32_t flags, size_t entry_size)
 {
     struct device state;
+    size_t count = 0;
 
     if (flags != 0)
         return -EOPNOTSUPP;
     device_snapshot(context_of(context)->device, &state);
-    if (state.gid_count > max_entries)
-        return -EINVAL;
-    memset(entries, 0, state.gid_count * entry_size);
     for (uint32_t i = 0; i < state.gid_count; i++) {
-        struct ibv_gid_entry entry = describe_gid(&state, i);
+        uint8_t *to = (uint8_t *)entries + count * entry_size;
+        struct ibv_gid_entry entry;
 
-        memcpy((uint8_t *)entries + i * entry_size, &entry,
-               entry_size < sizeof(entry) ? entry_size : sizeof(entry));
+        if (!device_has_gid(&state, i))
+            continue;
+        if (count++ == max_entries)
+            return -EINVAL;
+        entry = describe_gid(&state, i);
+        memset(to, 0, entry_size);
+        memcpy(to, &entry, entry_size < sizeof(entry) ? entry_size : sizeof(entry));
     }
-    return (ssize_t)state.gid_count;
+    return (ssize_t)count;
 }
 
 /* --- P_Keys: one, for the default partition --- */

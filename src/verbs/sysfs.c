@@ -90,14 +90,14 @@ static void write_gid_type(const struct device_handle *h, const struct device *d
                            char *value)
 {
     (void)h;
-    snprintf(value, VALUE_SIZE, "%s", index < d->gid_count ? "RoCE v2" : "");
+    snprintf(value, VALUE_SIZE, "%s", device_has_gid(d, index) ? "RoCE v2" : "");
 }
 
 static void write_netdev(const struct device_handle *h, const struct device *d, uint32_t index,
                          char *value)
 {
     (void)h;
-    snprintf(value, VALUE_SIZE, "%s", index < d->gid_count ? d->netdev : "");
+    snprintf(value, VALUE_SIZE, "%s", device_has_gid(d, index) ? d->netdev : "");
 }
 
 /* A name ends in '/' when a GID's index follows. Either text or write. */
