@@ -8,6 +8,7 @@
 #include "cli/command.h"
 #include "cli/port.h"
 #include "cli/program.h"
+#include "link/fault_rule.h"
 #include "node/device.h"
 #include "node/settings.h"
 
@@ -35,6 +36,7 @@ enum run_status {
 
 struct run_options {
     const char *devices; /* value for UROCE_DEVICES; NULL: leave it */
+    const char *faults;  /* value for UROCE_FAULT; NULL: leave it */
     unsigned verbose;    /* how often -v was given */
     bool dry_run;
     char **program; /* words of the command line from the program on */
@@ -215,10 +217,25 @@ static int library_path_prepend(const char *folder)
     return error;
 }
 
+/* Rules with a mistake would stop each device from opening: better here, and once. */
+static int faults_check(const struct run_options *options)
+{
+    const char *rules = options->faults ? options->faults : getenv("UROCE_FAULT");
+    struct fault_plan plan;
+    char error[FAULT_ERROR_SIZE];
+
+    if (!rules || !*rules || fault_plan_parse(rules, &plan, error) == 0)
+        return 0;
+    complain("%s", error);
+    return STATUS_CANNOT_WORK;
+}
+
 static int environment_set(const struct run_options *options, const char *dropin)
 {
     int error = library_path_prepend(dropin);
 
+    if (!error && options->faults)
+        error = setenv("UROCE_FAULT", options->faults, 1) ? -errno : 0;
     if (!error && options->verbose > 0)
         error = setenv("UROCE_LOG", options->verbose > 1 ? "debug" : "info", 1) ? -errno : 0;
     if (error)
@@ -278,6 +295,8 @@ static int run(const struct run_options *options)
         return STATUS_CANNOT_WORK;
     if (dropin_find(dropin, sizeof(dropin)) != 0)
         return STATUS_CANNOT_WORK;
+    if (faults_check(options) != 0)
+        return STATUS_CANNOT_WORK;
     advise(options->program[0]);
     status = program_check(options->program[0], dropin, path, sizeof(path));
     if (status == 0)
@@ -298,6 +317,7 @@ static int run(const struct run_options *options)
 static const struct argp_option option_list[] = {
     {"devices", 'd', "LIST", 0, "Only these network interfaces, in this order (eth0,lo)", 0},
     {"device", 0, NULL, OPTION_ALIAS, NULL, 0},
+    {"fault", 'f', "RULES", 0, "Lose, repeat, reorder, damage, delay or mark packets (drop=1%)", 0},
     {"verbose", 'v', NULL, 0, "Let the libraries say what they do; twice: in detail", 0},
     {"dry-run", 'n', NULL, 0, "Check everything, then print the command line instead", 0},
     {0},
@@ -310,6 +330,9 @@ static error_t option_parse(int key, char *value, struct argp_state *state)
     switch (key) {
     case 'd':
         options->devices = value;
+        return 0;
+    case 'f':
+        options->faults = value;
         return 0;
     case 'v':
         options->verbose++;
@@ -344,7 +367,8 @@ int command_run(int argc, char **argv)
                "127: there is no such program.\n\n"
                "  uroce run -- ibv_devinfo -v\n"
                "  uroce run --devices lo -- ibv_rc_pingpong -g 0\n"
-               "  uroce run -v -- ib_write_bw 192.0.2.1\n",
+               "  uroce run -v -- ib_write_bw 192.0.2.1\n"
+               "  uroce run --fault drop=1%,reorder=1%,seed=7 -- ibv_rc_pingpong -g 0\n",
     };
     struct run_options options = {0};
 

@@ -90,4 +90,15 @@
 #define ROUTE_ANSWER_NS 1000000000ull /* how old the answer to "is this address ours" may be */
 #define LOCAL_STALL_NS 1000000000ull  /* a receiver that reads nothing for so long is gone */
 
+/* Faults: packets that can be held back in each direction: 10 ms of 10 Gbit/s. */
+#define FAULT_HELD_MAX 4096u
+/* How long a reordered packet waits for others: well below any retransmission time-out. */
+#define FAULT_REORDER_WAIT_NS 1000000u
+/*
+ * What is wrong with the ICRC of a datagram sent damaged: for no length does it look like another
+ * identification.
+ */
+#define FAULT_ICRC_DAMAGE 0xa5a5a5a5u
+#define FAULT_RETRY_NS 50000u /* a held packet that the kernel did not take */
+
 #endif

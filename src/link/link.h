@@ -63,6 +63,21 @@ struct link_counters {
  */
 typedef void (*link_receive_fn)(void *context, const struct datagram *d);
 
+/* A datagram as it is on the wire: what a socket does not show included. */
+struct link_frame {
+    struct datagram datagram;
+    uint16_t identification; /* IPv4; 0 when damage hides it */
+    bool sent;               /* else received */
+};
+
+/*
+ * Sees what a link has sent, and what came for this process, whether its ICRC is good or not.
+ * The frame is borrowed till it returns; it must not call the link.
+ */
+struct link_tap {
+    void (*see)(struct link_tap *tap, const struct link_frame *frame);
+};
+
 struct link_ops {
     /*
      * Sends what the batch holds, ICRC written into its buffer. 0: all left or was given
@@ -78,8 +93,10 @@ struct link_ops {
     uint32_t (*receive)(struct link *link, uint32_t budget, link_receive_fn fn, void *context);
     /* See link_local_room. NULL: the link knows of no local receivers. */
     uint32_t (*local_room)(struct link *link, const struct gid *dst, uint8_t slot);
-    /* See link_finish. NULL: nothing has to be done. */
+    /* See the functions of these names. NULL: nothing of the kind. */
+    uint64_t (*deadline)(const struct link *link);
     void (*finish)(struct link *link);
+    void (*abandon)(struct link *link);
     void (*close)(struct link *link);
 };
 
@@ -89,6 +106,7 @@ struct link {
     uint32_t descriptor_count;
     int write_descriptor; /* see link_wants_write */
     struct link_counters counters;
+    struct link_tap *tap; /* or NULL; set by the owner, borrowed */
 };
 
 static inline int link_send(struct link *link, struct datagram_batch *b)
@@ -121,14 +139,31 @@ static inline uint32_t link_local_room(struct link *link, const struct gid *dst,
     return link->ops->local_room ? link->ops->local_room(link, dst, slot) : UINT32_MAX;
 }
 
+/* When link_receive must be called even if no descriptor is readable (CLOCK_MONOTONIC); UINT64_MAX:
+ * never. */
+static inline uint64_t link_deadline(const struct link *link)
+{
+    return link->ops->deadline ? link->ops->deadline(link) : UINT64_MAX;
+}
+
 /*
- * Before the process ends, by exit or link_close: hands on what has arrived here for other
- * processes, a bounded amount. What is for this one is dropped.
+ * Before the process ends, by exit or link_close: sends what is held back, and hands on what has
+ * arrived here for other processes, a bounded amount. What is for this one is dropped.
  */
 static inline void link_finish(struct link *link)
 {
     if (link->ops->finish)
         link->ops->finish(link);
+}
+
+/*
+ * For a child after fork, before it opens a link of its own: closes what was inherited
+ * without touching what is the parent's. The link must not be used afterwards.
+ */
+static inline void link_abandon(struct link *link)
+{
+    if (link->ops->abandon)
+        link->ops->abandon(link);
 }
 
 static inline void link_close(struct link *link)

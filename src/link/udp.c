@@ -69,7 +69,8 @@ static void release(struct udp *u)
     atomic_store(&open_in, 0);
 }
 
-void udp_link_abandon(struct link *link)
+/* Locks, leases and sockets stay the parent's. */
+static void udp_abandon(struct link *link)
 {
     release(udp_of(link));
 }
@@ -94,6 +95,7 @@ static const struct link_ops udp_ops = {
     .receive = udp_receive,
     .local_room = udp_local_room,
     .finish = udp_finish,
+    .abandon = udp_abandon,
     .close = udp_close,
 };
 

@@ -37,14 +37,8 @@ int udp_link_open(const struct udp_config *config, struct link **out, uint8_t *s
 /* The user whose guest this process is; false: it is none. */
 bool udp_link_host(const struct link *link, unsigned *uid);
 
-/* Receive buffer that the kernel granted, in bytes as it accounts (SO_RCVBUF read back). */
+/* Of a link that udp_link_open opened: the receive buffer that the kernel granted, in bytes as it
+ * accounts (SO_RCVBUF read back). */
 uint32_t udp_link_receive_buffer(const struct link *link);
-
-/*
- * For a child after fork, before it opens a link of its own: closes what was inherited
- * without touching locks, leases or sockets of the parent. The link must not be
- * used afterwards.
- */
-void udp_link_abandon(struct link *link);
 
 #endif

@@ -190,6 +190,14 @@ static uint32_t datagrams_of(const struct arrival *a)
     return a->segment_len ? (a->len + a->segment_len - 1) / a->segment_len : 1;
 }
 
+/* Shows what came to whoever listens. */
+static void show(struct udp *u, const struct datagram *d, uint16_t identification)
+{
+    const struct link_frame frame = {.datagram = *d, .identification = identification};
+
+    u->link.tap->see(u->link.tap, &frame);
+}
+
 /* Gives a datagram of ours to the engine if it is good. *id: the identification expected, then
  * found. */
 static void take(struct reading *r, struct peer *p, const struct arrival *a, const uint8_t *bytes,
@@ -206,7 +214,11 @@ static void take(struct reading *r, struct peer *p, const struct arrival *a, con
         .len = len,
     };
 
-    if (icrc_verify(&p->in, a->src_port, *id, bytes, len, id) != ICRC_GOOD) {
+    bool good = icrc_verify(&p->in, a->src_port, *id, bytes, len, id) == ICRC_GOOD;
+
+    if (r->u->link.tap)
+        show(r->u, &d, good ? *id : 0);
+    if (!good) {
         counters->icrc_error++;
         return;
     }

@@ -16,6 +16,7 @@
 
 #include "base/bytes.h"
 #include "base/log.h"
+#include "wire/ip.h"
 #include "wire/packet.h"
 
 /* A batch on its way. */
@@ -232,7 +233,8 @@ static void write_icrcs(struct sending *x, uint32_t first, bool numbered)
         size_t len = segment_len(b, i) - ICRC_LEN;
 
         store_le32(bytes + len, icrc_compute(&x->peer->out, x->socket->port,
-                                             numbered ? (uint16_t)i : 0, bytes, len));
+                                             numbered ? (uint16_t)i : 0, bytes, len) ^
+                                    (b->damaged ? FAULT_ICRC_DAMAGE : 0));
     }
 }
 
@@ -263,6 +265,27 @@ static void count_sent(struct sending *x, uint32_t datagrams, uint32_t bytes)
     x->u->link.counters.sent_bytes += bytes;
 }
 
+/* Shows what left to whoever listens; numbered as in write_icrcs. */
+static void show_sent(struct sending *x, uint32_t first, uint32_t count, bool numbered)
+{
+    const struct datagram_batch *b = x->batch;
+    struct link_frame frame = {
+        .datagram = {.src = b->path.src,
+                     .dst = b->path.dst,
+                     .traffic_class = b->path.traffic_class,
+                     .hop_limit = b->path.hop_limit ? b->path.hop_limit : HOP_LIMIT_DEFAULT,
+                     .src_port = x->socket->port},
+        .sent = true,
+    };
+
+    for (uint32_t i = first; i < first + count; i++) {
+        frame.datagram.bytes = b->buffer + i * b->segment_len;
+        frame.datagram.len = segment_len(b, i);
+        frame.identification = numbered ? (uint16_t)i : 0;
+        x->u->link.tap->see(x->u->link.tap, &frame);
+    }
+}
+
 /* Returns how many left: all; or a negative errno. */
 static int send_at_once(struct sending *x)
 {
@@ -281,6 +304,8 @@ static int send_at_once(struct sending *x)
     if (sent < 0)
         return sent;
     count_sent(x, b->count, batch_len(b));
+    if (x->u->link.tap)
+        show_sent(x, 0, b->count, true);
     return (int)b->count;
 }
 
@@ -304,6 +329,8 @@ static int send_singly(struct sending *x, uint32_t first)
         bytes += segment_len(b, i);
     if (sent > 0)
         count_sent(x, (uint32_t)sent, bytes);
+    if (sent > 0 && x->u->link.tap)
+        show_sent(x, first, (uint32_t)sent, false);
     return sent;
 }
 

@@ -30,6 +30,8 @@
 
 /* How long fork waits for another thread to be out of the engine. */
 #define FORK_WAIT_S 1
+/* And exit; the progress thread is out in a moment. */
+#define EXIT_WAIT_S 1
 
 static_assert(PACING_AUTO == SETTING_AUTO, "the setting is handed on as it is");
 
@@ -167,8 +169,9 @@ static void abandon(struct node *n)
     fork_holds_lock = false;
     thread_forget(n);
     if (n->link != NULL)
-        udp_link_abandon(n->link);
+        link_abandon(n->link);
     n->link = NULL;
+    n->udp = NULL;
     n->engine = NULL;
     n->batch.count = 0;
 }
@@ -182,11 +185,14 @@ static void after_fork_in_child(void)
 /* Other threads may be anywhere, also inside for good: then all stays as it is. */
 static void at_exit(void)
 {
-    if (node.pid != getpid() || pthread_mutex_trylock(&node.lock) != 0)
+    struct timespec limit;
+
+    clock_gettime(CLOCK_REALTIME, &limit);
+    limit.tv_sec += EXIT_WAIT_S;
+    if (node.pid != getpid() || pthread_mutex_timedlock(&node.lock, &limit) != 0)
         return;
+    links_finish(&node);
     report_counters(&node);
-    if (node.link != NULL)
-        link_finish(node.link);
     node.thread_stop = true;
     node_release(&node);
     thread_stop(&node);
@@ -199,18 +205,6 @@ static void watch_process(void)
 }
 
 /* --- start --- */
-
-static struct udp_config link_config(const struct settings *s)
-{
-    return (struct udp_config){
-        .no_gso = !s->gso,
-        .no_gro = !s->gro,
-        .no_bpf = !s->bpf,
-        .no_guests = !s->guests,
-        .send_sockets = (uint32_t)s->send_sockets,
-        .receive_buffer = s->receive_buffer == SETTING_AUTO ? 0 : (uint32_t)s->receive_buffer,
-    };
-}
 
 static uint32_t clamp(uint32_t value, uint32_t min, uint32_t max)
 {
@@ -231,7 +225,7 @@ static struct engine_config configure(struct node *n, const struct settings *s, 
     c.copy = guarded_copy;
     c.timeout_floor_ns = s->timeout_floor_ms * 1000000u;
     c.read_window =
-        clamp(udp_link_receive_buffer(n->link) / 16 * 5, READ_WINDOW_MIN, READ_WINDOW_MAX);
+        clamp(udp_link_receive_buffer(n->udp) / 16 * 5, READ_WINDOW_MIN, READ_WINDOW_MAX);
     if (s->window != SETTING_AUTO) {
         c.window_max = (uint32_t)s->window;
         c.read_window = (uint32_t)s->window;
@@ -282,17 +276,16 @@ static void begin(struct node *n, const struct settings *s)
     n->yield_after = yield_after(s);
     n->counters = (struct node_counters){0};
     atomic_store(&n->pokes, 0);
-    pacing_init(&n->pacing, s->datagram_rate_bps, udp_link_receive_buffer(n->link));
+    pacing_init(&n->pacing, s->datagram_rate_bps, udp_link_receive_buffer(n->udp));
 }
 
 /* Returns 0, or a negative errno with the reason in error. The lock is held. */
-static int start(struct node *n, char error[UDP_ERROR_LEN])
+static int start(struct node *n, char error[NODE_ERROR_SIZE])
 {
     static bool watched;
     const struct settings *s = settings_get();
-    const struct udp_config config = link_config(s);
     uint8_t slot;
-    int result = udp_link_open(&config, &n->link, &slot, error);
+    int result = links_open(n, s, &slot, error);
 
     if (result != 0) {
         n->link = NULL;
@@ -310,7 +303,7 @@ static int start(struct node *n, char error[UDP_ERROR_LEN])
     if (!watched)
         watch_process();
     watched = true;
-    log_info("slot %u, receive buffer %u bytes", slot, udp_link_receive_buffer(n->link));
+    log_info("slot %u, receive buffer %u bytes", slot, udp_link_receive_buffer(n->udp));
     return 0;
 
 free_engine:
@@ -319,13 +312,13 @@ free_engine:
 close_link:
     link_close(n->link);
     n->link = NULL;
-    snprintf(error, UDP_ERROR_LEN, "cannot start: %s", strerror(-result));
+    snprintf(error, NODE_ERROR_SIZE, "cannot start: %s", strerror(-result));
     return result;
 }
 
 struct node *node_get(void)
 {
-    char error[UDP_ERROR_LEN] = "";
+    char error[NODE_ERROR_SIZE] = "";
     int result = 0;
 
     /* A process made by clone or vfork, whom no fork handler has told. */

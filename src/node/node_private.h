@@ -9,6 +9,7 @@
 
 #include "node/node.h"
 #include "node/pacing.h"
+#include "node/settings.h"
 
 /* What the progress thread is about. */
 enum thread_state {
@@ -29,7 +30,10 @@ struct node {
 
     /* Under the lock from here on. Set at start. */
     struct engine *engine; /* NULL: not started */
-    struct link *link;
+    struct link *link;     /* what the engine's datagrams go through */
+    struct link *udp;      /* the link to the network, at its bottom */
+    bool faults;           /* the topmost link is a fault link */
+    uint64_t fault_seed;
     pid_t pid;            /* of the process that started it */
     uint32_t yield_after; /* empty polls; 0: never */
 
@@ -70,6 +74,20 @@ void progress_hand_out_events(struct node *n);
 
 /* As struct engine_config.datagram_room; context is the node. */
 uint32_t progress_datagram_room(void *context, const struct gid *dst, uint8_t slot, uint64_t now);
+
+/* --- links.c --- */
+
+#define NODE_ERROR_SIZE 768u
+
+/*
+ * Opens the links that the settings ask for; *slot as udp_link_open. Returns 0, or a negative
+ * errno with a sentence for a person in error, and all closed.
+ */
+int links_open(struct node *n, const struct settings *s, uint8_t *slot,
+               char error[NODE_ERROR_SIZE]);
+
+/* The process ends: what links hold leaves, and what they did is told. The lock is held. */
+void links_finish(struct node *n);
 
 /* --- report.c --- */
 

@@ -146,8 +146,10 @@ bool progress_turn(struct node *n)
 uint64_t progress_deadline(const struct node *n)
 {
     uint64_t deadline = engine_deadline(n->engine);
+    uint64_t of_link = link_deadline(n->link);
 
     if (n->unfinished)
         return 0;
+    deadline = of_link < deadline ? of_link : deadline;
     return n->retry_ns < deadline ? n->retry_ns : deadline;
 }

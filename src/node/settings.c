@@ -25,7 +25,7 @@
 enum kind {
     KIND_SWITCH, /* bool */
     KIND_LEVEL,  /* uint32_t, enum log_level */
-    KIND_TEXT,   /* char[SETTING_TEXT_SIZE] */
+    KIND_TEXT,   /* char[max + 1] */
     KIND_NUMBER, /* uint64_t, decimal or 0x */
     KIND_BYTES,  /* uint64_t, with K, M, G of 1024 */
     KIND_RATE,   /* uint64_t, with K, M, G of 1000 */
@@ -88,6 +88,9 @@ static const struct setting table[] = {
     {"UROCE_VENDOR_PART_ID", AT(vendor_part_id), KIND_NUMBER, 0, UINT32_MAX, "0",
      "a number from 0 to 4294967295",
      "part number that devices report; some programs choose their ways by it"},
+    {"UROCE_FAULT", AT(fault), KIND_TEXT, 0, SETTING_RULES_SIZE - 1, "",
+     "rules of at most 1023 characters, such as drop=1%,delay=100us,seed=7",
+     "what shall go wrong with packets; see uroce-run(1)"},
 };
 /* clang-format on */
 

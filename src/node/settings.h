@@ -17,6 +17,7 @@
 #include "base/log.h"
 
 #define SETTING_TEXT_SIZE 256
+#define SETTING_RULES_SIZE 1024
 
 /* The value of a number that was not set and has no fixed default. */
 #define SETTING_AUTO UINT64_MAX
@@ -36,6 +37,7 @@ struct settings {
     uint64_t rd_atomic;
     uint64_t spin; /* empty polls in a row before the core is offered; 0: never */
     uint64_t vendor_part_id;
+    char fault[SETTING_RULES_SIZE]; /* link/fault_rule.h; "": none */
 };
 
 /* The settings of this process, read at the first call. Any thread. */

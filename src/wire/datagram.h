@@ -83,6 +83,8 @@ struct datagram_batch {
     size_t segment_len; /* of all but the last */
     size_t last_len;
     uint32_t payload_absent; /* as in struct datagram, of the only segment */
+    /* set by the fault link */
+    bool damaged; /* all are to leave with wrong ICRCs */
 };
 
 /*

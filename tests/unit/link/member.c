@@ -130,7 +130,7 @@ static int do_fork(struct body *b)
         uint8_t slot = 0;
         struct link *own;
 
-        udp_link_abandon(b->link);
+        link_abandon(b->link);
         if (udp_link_open(&config, &own, &slot, sentence) == 0)
             link_close(own);
         _exit(slot);
