@@ -78,6 +78,7 @@ def rows(output):
     """The table that perftest prints: lists of numbers, the size first; a deviation may be nan."""
     found = []
     for line in output.splitlines():
+        line = line.partition("uroce:")[0]  # perftest does not end its last line
         if re.fullmatch(r"\s*\d+(\s+([\d.]+|-?nan)){3,}\s*", line):
             found.append([float(word) for word in line.split()])
     return found
@@ -265,8 +266,53 @@ USERS = [
     *perftests("ib_write_lat", "-s 2"),
 ]
 
+# Every RC program of the list under loss and reordering in both directions, with its data verified
+# where it can do that itself (-c). UC and UD lose what is lost: their programs count messages, or wait
+# for each, and cannot end well. Few messages, since a lost last packet costs a time-out of 67 ms.
+LOSS = (("UROCE_FAULT", "drop=1%,reorder=1%,seed=7"),)
+ALL_FAULTS = (("UROCE_FAULT",
+               "drop=1%,dup=1%,reorder=1%,corrupt=1%,delay=50us:jitter=50us,mark=5%,seed=7"),)
+POINTED = (("UROCE_FAULT", "drop:op=READ_RESP_MIDDLE:per=message:nth=3:count=20,"
+                           "drop:op=ACK+ATOMIC_ACK:every=5:count=20"),)
+
+
+def suffers(expect):
+    """What expect says of a run in which faults happened on both sides, or one."""
+    def judge(run):
+        hits = [int(word) for word in re.findall(r"packets seen, (\d+) hit", run.client + run.server)]
+        if not hits:
+            return "neither side tells of its faults"
+        return expect(run) if any(hits) else "no packet was hit by a fault"
+    return judge
+
+
+def faulty(expect, env, *rows):
+    for program, arguments, family in rows:
+        yield Case(program, arguments, family, suffers(expect), env, 60)
+
+
+FAULTS = [
+    *faulty(pingpong, LOSS,
+            ("ibv_rc_pingpong", "-c -n 200", "ipv4"), ("ibv_rc_pingpong", "-c -n 200 -e", "ipv6"),
+            ("ibv_rc_pingpong", "-c -n 50 -s 65536 -m 4096", "ipv4"),
+            ("ibv_srq_pingpong", "-c -n 200", "ipv4"),
+            ("ibv_srq_pingpong", "-c -n 200 -q 4 -e", "ipv6")),
+    *faulty(pingpong, ALL_FAULTS, ("ibv_rc_pingpong", "-c -n 50", "ipv4")),
+    *faulty(perftest, LOSS,
+            ("ib_send_bw", "-n 200", "ipv4"), ("ib_send_bw", "-q 4 -n 100 -b -e", "ipv4"),
+            ("ib_write_bw", "-n 200", "ipv4"), ("ib_write_bw", "-q 4 -n 100 -b", "ipv6"),
+            ("ib_read_bw", "-n 200", "ipv4"), ("ib_read_bw", "-q 4 -n 100 -e", "ipv4"),
+            ("ib_atomic_bw", "-A FETCH_AND_ADD -n 500", "ipv4"),
+            ("ib_send_lat", "-s 5000 -n 200", "ipv4"), ("ib_write_lat", "-s 5000 -n 200", "ipv4"),
+            ("ib_read_lat", "-s 5000 -n 200", "ipv4"),
+            ("ib_atomic_lat", "-A CMP_AND_SWAP -n 500", "ipv4")),
+    *faulty(perftest, POINTED,
+            ("ib_read_bw", "-n 100", "ipv4"), ("ib_atomic_bw", "-A CMP_AND_SWAP -n 200", "ipv4")),
+]
+
 # group: (place, cases) in the order in which they run
 GROUPS = {
+    "faults": [("lo", FAULTS)],
     "tools": [("lo", TOOLS), ("interface", TOOLS)],
     "pingpong-one-address": [("lo", PINGPONG), ("interface", PINGPONG)],
     "pingpong-two-namespaces": [("pair", PINGPONG), ("pair1500", PINGPONG_NARROW)],
