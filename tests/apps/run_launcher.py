@@ -94,6 +94,7 @@ def options_become_settings(bench):
     lines = result.out.splitlines()
     assert "UROCE_DEVICES=lo" in lines and "UROCE_LOG=info" in lines, result.out
     assert "UROCE_LOG=debug" in bench.run("-vv", "env").out
+    assert "UROCE_FAULT=drop=1%" in bench.run("--fault", "drop=1%", "env").out.splitlines()
 
 
 def a_dry_run_prints_a_command_line_that_does_the_same(bench):
@@ -101,6 +102,19 @@ def a_dry_run_prints_a_command_line_that_does_the_same(bench):
     result.check(0)
     done = subprocess.run(["sh", "-c", result.out], capture_output=True, text=True, check=True)
     assert done.stdout == "it's lo\n", done.stdout
+
+
+def a_mistake_in_fault_rules_is_told(bench):
+    bench.run("--fault", "drop=1%,dorp=1%", "env").check(
+        CANNOT_WORK, "fault rule 2", "at character 9", "'dorp' is not an action", "drop, cut, dup")
+    bench.run("env", env=[("UROCE_FAULT", "delay=1")]).check(CANNOT_WORK, "'1' should be a time")
+
+
+def no_device_opens_with_a_mistake_in_fault_rules(bench):
+    words = ["env", "UROCE_FAULT=drop:op=NOTHING", "ibv_devinfo"]
+    result = bench.run(*words)
+    assert result.status != 0, result.out
+    assert "uroce: UROCE_FAULT: fault rule 1" in result.err, result.err
 
 
 def a_program_that_is_not_there_is_told(bench):
