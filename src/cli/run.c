@@ -34,10 +34,19 @@ enum run_status {
     STATUS_NOT_FOUND = 127,
 };
 
+/* Options without a letter. */
+enum {
+    KEY_RECORD_LIMIT = 0x100,
+    KEY_RECORD_FILES,
+};
+
 struct run_options {
     const char *devices; /* value for UROCE_DEVICES; NULL: leave it */
     const char *faults;  /* value for UROCE_FAULT; NULL: leave it */
-    unsigned verbose;    /* how often -v was given */
+    const char *record;  /* of UROCE_RECORD, and so on */
+    const char *record_limit;
+    const char *record_files;
+    unsigned verbose; /* how often -v was given */
     bool dry_run;
     char **program; /* words of the command line from the program on */
 };
@@ -230,12 +239,42 @@ static int faults_check(const struct run_options *options)
     return STATUS_CANNOT_WORK;
 }
 
+/* The program may go to another folder before it opens a device. */
+static int record_path_set(const char *path)
+{
+    char *folder = path[0] == '/' ? NULL : getcwd(NULL, 0);
+    char *absolute;
+    int error = 0;
+
+    if (asprintf(&absolute, "%s%s%s", folder ? folder : "", folder ? "/" : "", path) < 0) {
+        free(folder);
+        return -ENOMEM;
+    }
+    if (setenv("UROCE_RECORD", absolute, 1) != 0)
+        error = -errno;
+    free(absolute);
+    free(folder);
+    return error;
+}
+
 static int environment_set(const struct run_options *options, const char *dropin)
 {
+    const struct {
+        const char *name;
+        const char *value;
+    } variables[] = {
+        {"UROCE_FAULT", options->faults},
+        {"UROCE_RECORD_LIMIT", options->record_limit},
+        {"UROCE_RECORD_FILES", options->record_files},
+    };
     int error = library_path_prepend(dropin);
 
-    if (!error && options->faults)
-        error = setenv("UROCE_FAULT", options->faults, 1) ? -errno : 0;
+    for (size_t i = 0; i < sizeof(variables) / sizeof(variables[0]) && !error; i++) {
+        if (variables[i].value)
+            error = setenv(variables[i].name, variables[i].value, 1) ? -errno : 0;
+    }
+    if (!error && options->record)
+        error = record_path_set(options->record);
     if (!error && options->verbose > 0)
         error = setenv("UROCE_LOG", options->verbose > 1 ? "debug" : "info", 1) ? -errno : 0;
     if (error)
@@ -318,6 +357,9 @@ static const struct argp_option option_list[] = {
     {"devices", 'd', "LIST", 0, "Only these network interfaces, in this order (eth0,lo)", 0},
     {"device", 0, NULL, OPTION_ALIAS, NULL, 0},
     {"fault", 'f', "RULES", 0, "Lose, repeat, reorder, damage, delay or mark packets (drop=1%)", 0},
+    {"record", 'r', "FILE", 0, "Record what is sent and received as pcapng (FILE.PID)", 0},
+    {"record-limit", KEY_RECORD_LIMIT, "SIZE", 0, "Most that a process records (1G)", 0},
+    {"record-files", KEY_RECORD_FILES, "N", 0, "Keep the latest, in N files", 0},
     {"verbose", 'v', NULL, 0, "Let the libraries say what they do; twice: in detail", 0},
     {"dry-run", 'n', NULL, 0, "Check everything, then print the command line instead", 0},
     {0},
@@ -333,6 +375,15 @@ static error_t option_parse(int key, char *value, struct argp_state *state)
         return 0;
     case 'f':
         options->faults = value;
+        return 0;
+    case 'r':
+        options->record = value;
+        return 0;
+    case KEY_RECORD_LIMIT:
+        options->record_limit = value;
+        return 0;
+    case KEY_RECORD_FILES:
+        options->record_files = value;
         return 0;
     case 'v':
         options->verbose++;

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * The links of this process: the UDP link at the bottom, and upon it what the
- * settings ask for. What they did is told on standard error at the end, unasked: who
- * has faults made wants to know whether there were any.
+ * The links of this process: the UDP link at the bottom with the recording as its
+ * tap, and upon it what the settings ask for. So a recording shows what was on the wire: not what
+ * faults kept from leaving, but all that came. What links did is told on standard error at the end,
+ * unasked: who has faults made wants to know whether there were any.
  */
 #include "node/node_private.h"
 
@@ -11,9 +12,11 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/random.h>
+#include <unistd.h>
 
 #include "base/log.h"
 #include "link/fault.h"
+#include "link/record.h"
 #include "link/udp.h"
 
 #define REPORT_SIZE 4096u
@@ -58,24 +61,91 @@ static int wrap_in_faults(struct node *n, const struct settings *s, char error[N
     return result;
 }
 
+/* A recording that ends is told always: somebody counts on it. */
+static void complain(const char *line)
+{
+    fprintf(stderr, "uroce: %s\n", line);
+}
+
+/* Without a recording the program goes on. */
+static void record(struct node *n, const struct settings *s)
+{
+    const struct record_config config = {
+        .path = s->record,
+        .limit = s->record_limit,
+        .files = (uint32_t)s->record_files,
+        .pid = getpid(),
+        .program = program_invocation_short_name,
+        .now = node_now,
+        .complain = complain,
+    };
+    char sentence[RECORD_ERROR_SIZE];
+
+    if (s->record[0] == '\0')
+        return;
+    if (record_open(&config, &n->record, sentence) != 0) {
+        complain(sentence);
+        n->record = NULL;
+        return;
+    }
+    n->udp->tap = record_tap(n->record);
+}
+
 int links_open(struct node *n, const struct settings *s, uint8_t *slot, char error[NODE_ERROR_SIZE])
 {
     const struct udp_config config = udp_config_of(s);
     int result = udp_link_open(&config, &n->udp, slot, error);
 
     n->faults = false;
+    n->record = NULL;
+    n->link = NULL;
     if (result != 0)
         return result;
     n->link = n->udp;
     error[0] = '\0';
     result = wrap_in_faults(n, s, error);
-    if (result == 0)
+    if (result == 0) {
+        record(n, s);
         return 0;
+    }
     if (error[0] == '\0')
         snprintf(error, NODE_ERROR_SIZE, "cannot start: %s", strerror(-result));
-    link_close(n->udp);
-    n->link = NULL;
+    links_close(n);
     return result;
+}
+
+uint64_t links_deadline(const struct node *n)
+{
+    uint64_t of_link = link_deadline(n->link);
+    uint64_t of_record = n->record != NULL ? record_deadline(n->record) : ENGINE_NEVER;
+
+    return of_link < of_record ? of_link : of_record;
+}
+
+void links_advance(struct node *n, uint64_t now)
+{
+    if (n->record != NULL && record_deadline(n->record) <= now)
+        record_write(n->record);
+}
+
+void links_abandon(struct node *n)
+{
+    link_abandon(n->link);
+    if (n->record != NULL)
+        record_abandon(n->record);
+    n->link = NULL;
+    n->udp = NULL;
+    n->record = NULL;
+}
+
+void links_close(struct node *n)
+{
+    link_close(n->link);
+    if (n->record != NULL)
+        record_close(n->record);
+    n->link = NULL;
+    n->udp = NULL;
+    n->record = NULL;
 }
 
 /* One write for all of it, so that the reports of several processes do not mix. */
@@ -95,6 +165,8 @@ void links_finish(struct node *n)
     if (n->link == NULL)
         return;
     link_finish(n->link);
+    if (n->record != NULL)
+        record_write(n->record);
     if (n->faults)
         report_faults(n);
 }

@@ -169,9 +169,7 @@ static void abandon(struct node *n)
     fork_holds_lock = false;
     thread_forget(n);
     if (n->link != NULL)
-        link_abandon(n->link);
-    n->link = NULL;
-    n->udp = NULL;
+        links_abandon(n);
     n->engine = NULL;
     n->batch.count = 0;
 }
@@ -287,10 +285,8 @@ static int start(struct node *n, char error[NODE_ERROR_SIZE])
     uint8_t slot;
     int result = links_open(n, s, &slot, error);
 
-    if (result != 0) {
-        n->link = NULL;
+    if (result != 0)
         return result;
-    }
     begin(n, s);
     result = new_batch(n);
     if (result == 0)
@@ -310,8 +306,7 @@ free_engine:
     engine_free(n->engine);
     n->engine = NULL;
 close_link:
-    link_close(n->link);
-    n->link = NULL;
+    links_close(n);
     snprintf(error, NODE_ERROR_SIZE, "cannot start: %s", strerror(-result));
     return result;
 }

@@ -32,6 +32,7 @@ struct node {
     struct engine *engine; /* NULL: not started */
     struct link *link;     /* what the engine's datagrams go through */
     struct link *udp;      /* the link to the network, at its bottom */
+    struct record *record; /* or NULL */
     bool faults;           /* the topmost link is a fault link */
     uint64_t fault_seed;
     pid_t pid;            /* of the process that started it */
@@ -85,6 +86,18 @@ uint32_t progress_datagram_room(void *context, const struct gid *dst, uint8_t sl
  */
 int links_open(struct node *n, const struct settings *s, uint8_t *slot,
                char error[NODE_ERROR_SIZE]);
+
+/* When the links or the recording must be looked at, or ENGINE_NEVER. */
+uint64_t links_deadline(const struct node *n);
+
+/* Does for the recording what is due. */
+void links_advance(struct node *n, uint64_t now);
+
+/* For a child after fork. */
+void links_abandon(struct node *n);
+
+/* Of a start that failed later. */
+void links_close(struct node *n);
 
 /* The process ends: what links hold leaves, and what they did is told. The lock is held. */
 void links_finish(struct node *n);

@@ -140,13 +140,14 @@ bool progress_turn(struct node *n)
         engine_advance(n->engine, n->now);
     progress_send(n, n->now);
     progress_hand_out_events(n);
+    links_advance(n, n->now);
     return received > 0 || due || n->unfinished;
 }
 
 uint64_t progress_deadline(const struct node *n)
 {
     uint64_t deadline = engine_deadline(n->engine);
-    uint64_t of_link = link_deadline(n->link);
+    uint64_t of_link = links_deadline(n);
 
     if (n->unfinished)
         return 0;

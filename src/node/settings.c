@@ -91,6 +91,15 @@ static const struct setting table[] = {
     {"UROCE_FAULT", AT(fault), KIND_TEXT, 0, SETTING_RULES_SIZE - 1, "",
      "rules of at most 1023 characters, such as drop=1%,delay=100us,seed=7",
      "what shall go wrong with packets; see uroce-run(1)"},
+    {"UROCE_RECORD", AT(record), KIND_TEXT, 0, SETTING_PATH_SIZE - 1, "",
+     "a path of at most 4095 characters, in which %p becomes the process number",
+     "file to record packets in, as pcapng"},
+    {"UROCE_RECORD_LIMIT", AT(record_limit), KIND_BYTES, 65536, UINT64_C(1) << 40, "1G",
+     "a number of bytes from 64K to 1024G",
+     "most that a process records, in all its files"},
+    {"UROCE_RECORD_FILES", AT(record_files), KIND_NUMBER, 1, 1000, "1",
+     "a number from 1 to 1000",
+     "files to spread it over: with more than one the oldest makes room, with one recording ends"},
 };
 /* clang-format on */
 

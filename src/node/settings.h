@@ -18,6 +18,7 @@
 
 #define SETTING_TEXT_SIZE 256
 #define SETTING_RULES_SIZE 1024
+#define SETTING_PATH_SIZE 4096
 
 /* The value of a number that was not set and has no fixed default. */
 #define SETTING_AUTO UINT64_MAX
@@ -38,6 +39,9 @@ struct settings {
     uint64_t spin; /* empty polls in a row before the core is offered; 0: never */
     uint64_t vendor_part_id;
     char fault[SETTING_RULES_SIZE]; /* link/fault_rule.h; "": none */
+    char record[SETTING_PATH_SIZE]; /* link/record.h; "": nothing is recorded */
+    uint64_t record_limit;          /* bytes */
+    uint64_t record_files;
 };
 
 /* The settings of this process, read at the first call. Any thread. */
