@@ -117,6 +117,18 @@ def no_device_opens_with_a_mistake_in_fault_rules(bench):
     assert "uroce: UROCE_FAULT: fault rule 1" in result.err, result.err
 
 
+def a_recording_that_cannot_be_made_stops_nothing(bench):
+    bench.run("--record", "/no/such/folder/a", "ibv_devinfo").check(
+        0, "uroce: cannot record to /no/such/folder/a.", "No such file or directory")
+
+
+def a_recording_stays_where_it_was_asked_for(bench):
+    result = bench.run("--record", "a.pcapng", "--record-limit", "1M", "--record-files", "2", "env")
+    lines = result.out.splitlines()
+    assert "UROCE_RECORD=%s/a.pcapng" % os.getcwd() in lines, result.out
+    assert "UROCE_RECORD_LIMIT=1M" in lines and "UROCE_RECORD_FILES=2" in lines, result.out
+
+
 def a_program_that_is_not_there_is_told(bench):
     bench.run("no-such-program").check(NOT_FOUND, "no-such-program", "was not found")
     bench.run("/no/such/program").check(NOT_FOUND, "/no/such/program")
