@@ -49,8 +49,7 @@ enum value_kind {
 };
 
 #define OPCODES_TEXT                                                                               \
-    "names of opcodes as `uroce pcap` prints them, with * for anything and + between several, "    \
-    "such as ACK+NAK or RC_WRITE_*"
+    "opcodes as `uroce pcap` prints them, * for anything, + for more: ACK+NAK or RC_WRITE_*"
 
 static const char *const value_texts[] = {
     [VALUE_NONE] = "nothing",

@@ -6,6 +6,7 @@
 #include <stdint.h>
 #include <cmocka.h>
 
+#include <ctype.h>
 #include <errno.h>
 #include <string.h>
 
@@ -51,6 +52,13 @@ static void fill(uint8_t *bytes, char letter)
     bytes[MARK_AT] = (uint8_t)letter;
 }
 
+static char capital_if(bool condition, char letter)
+{
+    if (condition)
+        return (char)toupper(letter);
+    return letter;
+}
+
 static int below_send(struct link *link, struct datagram_batch *b)
 {
     (void)link;
@@ -66,7 +74,7 @@ static int below_send(struct link *link, struct datagram_batch *b)
 
         assert_true(below.sent_len + 2 < sizeof(below.sent));
         assert_int_equal(i + 1 < b->count ? b->segment_len : b->last_len, LEN);
-        below.sent[below.sent_len++] = b->damaged ? (char)(letter & ~0x20) : letter;
+        below.sent[below.sent_len++] = capital_if(b->damaged, letter);
     }
     below.sent[below.sent_len++] = '|';
     below.sent[below.sent_len] = '\0';
@@ -172,7 +180,7 @@ static void take(void *context, const struct datagram *d)
     (void)context;
     assert_int_equal(d->len, LEN);
     assert_int_equal(d->src_port, 0xc123);
-    *end_of = d->traffic_class == 3 ? (char)(letter & ~0x20) : letter;
+    *end_of = capital_if(d->traffic_class == 3, letter);
 }
 
 static uint32_t brings(const char *letters)

@@ -155,8 +155,8 @@ static void every_mistake_is_named_with_its_place(void **state)
         {"drop:nth=1:nth=2", "at character 12: nth stands twice"},
         {"drop:", "'' is not a condition"},
         {"drop:dir=up", "'up' should be in, out or both"},
-        {"drop:op=SEND", "'SEND' should be names of opcodes"},
-        {"drop:op=ACK+", "'ACK+' should be names of opcodes"},
+        {"drop:op=SEND", "'SEND' should be opcodes"},
+        {"drop:op=ACK+", "'ACK+' should be opcodes"},
         {"drop:qp=0x1000000", "'0x1000000' should be a QPN"},
         {"drop:qp=#0", "'#0' should be a QPN"},
         {"drop:qp=0x", "'0x' should be a QPN"},
@@ -195,7 +195,7 @@ static void a_text_without_end_is_refused(void **state)
     assert_non_null(strstr(error, "is not an action"));
     memcpy(text, "drop:op=", 8);
     assert_int_equal(fault_plan_parse(text, &plan, error), -EINVAL);
-    assert_non_null(strstr(error, "should be names of opcodes"));
+    assert_non_null(strstr(error, "should be opcodes"));
 }
 
 int main(void)

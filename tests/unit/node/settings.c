@@ -183,6 +183,25 @@ static void a_text_that_is_too_long_is_refused(void **state)
     assert_int_equal(complaints, 0);
 }
 
+static void faults_and_recordings_have_room_for_long_texts(void **state)
+{
+    char rules[SETTING_RULES_SIZE];
+    char path[SETTING_PATH_SIZE];
+
+    (void)state;
+    memset(rules, 'x', sizeof(rules) - 1);
+    rules[sizeof(rules) - 1] = '\0';
+    memset(path, 'y', sizeof(path) - 1);
+    path[sizeof(path) - 1] = '\0';
+    assert_string_equal(with("UROCE_FAULT", rules).fault, rules);
+    assert_string_equal(with("UROCE_RECORD", path).record, path);
+    assert_int_equal(complaints, 0);
+    assert_int_equal(with("UROCE_RECORD_LIMIT", "64M").record_limit, 64u << 20);
+    assert_int_equal(with("UROCE_RECORD_FILES", "4").record_files, 4);
+    assert_int_equal(with("UROCE_RECORD_FILES", "0").record_files, 1);
+    assert_int_equal(complaints, 1);
+}
+
 static void an_empty_variable_is_as_none(void **state)
 {
     (void)state;
@@ -286,6 +305,7 @@ int main(void)
         cmocka_unit_test(a_wrong_value_is_said_and_the_default_stays),
         cmocka_unit_test(a_complaint_is_one_line_that_names_all),
         cmocka_unit_test(a_text_that_is_too_long_is_refused),
+        cmocka_unit_test(faults_and_recordings_have_room_for_long_texts),
         cmocka_unit_test(an_empty_variable_is_as_none),
         cmocka_unit_test(a_file_takes_both_forms_of_a_name),
         cmocka_unit_test(the_environment_wins_over_the_file),
