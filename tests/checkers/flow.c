@@ -21,6 +21,9 @@ void flow_begin(struct flow *f)
     f->activity_ns = 0;
     f->sent_ns = 0;
     f->start_count = 0;
+    f->begun = 0;
+    f->credit_limit = 0;
+    f->credits_known = false;
     f->src_port = 0;
     f->expected = f->peer ? f->peer->psn_first : 0;
     f->ended = 0;

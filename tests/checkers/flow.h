@@ -48,13 +48,16 @@ struct flow {
     bool draining; /* in SQD: no new message begins but one that may have been prepared */
     uint32_t begun_draining;
     uint64_t retransmitted;
-    bool went_before;     /* ... and progress since then, so that it may not count any more */
-    uint32_t retries;     /* since the last progress or RNR NAK */
-    uint32_t rnr_naks;    /* since the last progress */
-    bool may_go_back;     /* a NAK or a hole in the answers came since it last went back */
-    uint64_t activity_ns; /* of the last progress */
-    uint64_t sent_ns;     /* of the last request */
-    uint16_t src_port;    /* 0: nothing was sent */
+    bool went_before;      /* ... and progress since then, so that it may not count any more */
+    uint32_t retries;      /* since the last progress or RNR NAK */
+    uint32_t rnr_naks;     /* since the last progress */
+    bool may_go_back;      /* a NAK or a hole in the answers came since it last went back */
+    uint64_t activity_ns;  /* of the last progress */
+    uint64_t sent_ns;      /* of the last request */
+    uint64_t begun;        /* request messages that were begun */
+    uint64_t credit_limit; /* messages that the peer has receive requests for, the most it said */
+    bool credits_known;
+    uint16_t src_port; /* 0: nothing was sent */
 
     /* as responder, in the peer's PSNs */
     uint64_t expected;      /* the most that the engine can expect */

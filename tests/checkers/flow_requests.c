@@ -191,6 +191,7 @@ static void check_going_back(struct flow *f, const struct place *at, uint64_t no
     if (f->quiet_until_ns == 0 && !f->went_before)
         f->retries++;
     f->went_before = false;
+    f->activity_ns = now; /* the timer begins anew */
     EXPECT(f->retries <= f->retry_count, "%s: repeats %s for the %u. time, %u are allowed", f->name,
            message_name(at->m), f->retries, f->retry_count);
     EXPECT(f->rnr_retry == 7 || f->rnr_naks <= f->rnr_retry,
@@ -220,6 +221,18 @@ static void check_order(struct flow *f, const struct place *at, uint64_t now)
                message_name(at->m), f->asked_count);
 }
 
+/* Beyond the credits a message may be tried when nothing else is outstanding (IBA 9.7.7.2.5). */
+static void check_credits(struct flow *f, const struct packet *p, const struct place *at)
+{
+    if (at->psn != f->sent || !position_starts(p->operation->position))
+        return;
+    f->begun++;
+    EXPECT(!opcode_takes_receive(at->m->opcode) || !f->credits_known ||
+               f->begun <= f->credit_limit || f->una == at->psn,
+           "%s: %s leaves as message %lu, the peer has room for %lu", f->name, message_name(at->m),
+           (unsigned long)f->begun, (unsigned long)f->credit_limit);
+}
+
 void flow_request_sent(struct flow *f, const struct packet *p, uint64_t now)
 {
     struct place at = {.psn = unwrap24(p->h.bth.psn.value, f->cursor)};
@@ -232,6 +245,7 @@ void flow_request_sent(struct flow *f, const struct packet *p, uint64_t now)
     EXPECT((p->h.bth.opcode & 0x1f) == (unsigned)operation_of(&at), "%s: packet %u of %s is %s",
            f->name, at.index, message_name(at.m), opcode_name(p->h.bth.opcode));
     check_order(f, &at, now);
+    check_credits(f, p, &at);
     check_payload(f, p, &at);
     check_headers(f, p, &at);
     check_flags(f, p, &at);

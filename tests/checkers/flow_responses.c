@@ -162,6 +162,18 @@ static void rnr_delivered(struct flow *f, const struct packet *p, uint64_t psn, 
     f->quiet_psn = psn;
 }
 
+static void take_credits(struct flow *f, const struct packet *p)
+{
+    uint8_t value = aeth_value(p->h.aeth.syndrome);
+    uint64_t limit = unwrap24(p->h.aeth.msn.value, f->begun) + credits_decode(value);
+
+    if (aeth_kind(p->h.aeth.syndrome) != AETH_ACK || value == AETH_CREDITS_INVALID)
+        return;
+    f->credits_known = true;
+    if (limit > f->credit_limit)
+        f->credit_limit = limit;
+}
+
 void flow_response_delivered(struct flow *f, const struct packet *p, uint64_t now)
 {
     uint64_t before = f->una;
@@ -172,6 +184,8 @@ void flow_response_delivered(struct flow *f, const struct packet *p, uint64_t no
     enum aeth_kind kind = has_aeth ? aeth_kind(p->h.aeth.syndrome) : AETH_ACK;
     uint64_t done = kind == AETH_ACK && !data ? psn + 1 : psn;
 
+    if (has_aeth && psn < f->sent)
+        take_credits(f, p);
     if (psn >= f->sent || psn < f->una)
         return;
     if (f->timeout_ns > 0 && now - f->activity_ns >= f->timeout_ns)

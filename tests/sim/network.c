@@ -237,6 +237,44 @@ static void forge(struct host *from, struct host *to, const struct datagram_batc
     deliver(to, p, w->now + w->plan.delay_ns + dice_below(d, w->plan.reorder_ns + 1));
 }
 
+/*
+ * A packet that is none of any queue pair's, for one reason: another address,
+ * partition, number or service. It must not make a difference to anybody.
+ */
+static void stray(struct host *from, struct host *to, const struct datagram_batch *b,
+                  const uint8_t *bytes, size_t len)
+{
+    struct world *w = from->world;
+    struct dice *d = &w->dice_wire;
+    bool connected = opcode_service(bytes[0]) != SERVICE_UD;
+    struct datagram_batch other = *b;
+    uint8_t copy[PACKET_HEADERS_MAX + PACKET_PAYLOAD_MAX + 16];
+    struct wire_packet *p;
+
+    memcpy(copy, bytes, len);
+    switch (dice_below(d, 4)) {
+    case 0:
+        if (!connected)
+            return;
+        other.path.src.bytes[14] ^= 1;
+        break;
+    case 1: /* P_Key: another partition */
+        copy[2] ^= (uint8_t)(1u << dice_below(d, 7));
+        break;
+    case 2: /* no QP has such a number */
+        copy[6] ^= 0x80;
+        break;
+    case 3: /* UC for RC and so on */
+        copy[0] ^= 0x20;
+        break;
+    }
+    p = make_packet(from, &other, copy, len);
+    p->stray = true;
+    ladder_note(w->ladder, w->now, from->index, "stray %s of %zu bytes to host %u",
+                opcode_name(copy[0]), len, to->index);
+    deliver(to, p, w->now + w->plan.delay_ns + dice_below(d, w->plan.reorder_ns + 1));
+}
+
 static void check_batch(const struct host *h, const struct datagram_batch *b)
 {
     size_t total = (b->count - 1) * b->segment_len + b->last_len;
@@ -282,6 +320,8 @@ void network_send(struct host *h, const struct datagram_batch *b)
         hash_bytes(w, bytes, len - ICRC_LEN);
         travel_ns = send_packet(&dep, b, bytes, len);
         note_packet(&dep, bytes, len, travel_ns);
+        if (!world_is_healed(w) && dice_chance(&w->dice_wire, w->plan.faults.stray))
+            stray(h, dep.to, b, bytes, len);
         if (!world_is_healed(w) && dice_chance(&w->dice_wire, w->plan.faults.forge))
             forge(h, dep.to, b, bytes, len);
         check_packet(&dep, b, bytes, len);

@@ -35,6 +35,7 @@ static void roll_faults(struct plan *p, struct dice *d)
         .corrupt = (uint32_t)PICK(d, 0, 1000, 10000),
         .delay = (uint32_t)PICK(d, 0, 0, 1000, 10000),
         .refuse = (uint32_t)PICK(d, 0, 0, 0, 5000, 20000),
+        .stray = (uint32_t)PICK(d, 0, 0, 2000, 20000),
     };
     if (p->mode == MODE_hostile)
         p->faults.forge = (uint32_t)PICK(d, 5000, 50000, 300000);

@@ -40,6 +40,7 @@ struct faults {
     uint32_t delay;
     uint32_t refuse; /* the link takes the batch and drops it */
     uint32_t forge;  /* one like it but for a few fields comes along */
+    uint32_t stray;  /* one like it but for a field that makes it none of the receiver's */
 };
 
 struct plan {

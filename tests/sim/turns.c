@@ -3,8 +3,9 @@
 #include "sim/app.h"
 #include "support/expect.h"
 
-#define IDLE_GAP_MAX_NS 200000ull /* between two turns of an application that finds nothing to do  \
-                                   */
+#define IDLE_GAP_MAX_NS                                                                            \
+    200000ull /* between two turns of an application that finds nothing to do                      \
+               */
 
 /* silent: no event came since the queue was armed for solicited completions and emptied. */
 static void completed(struct app *a, const struct app_host *home, const struct completion *wc,

@@ -196,7 +196,7 @@ static void serve(struct host *h)
         struct packet parsed;
 
         h->queue_first = p->next;
-        if (packet_parse(p->bytes, p->d.len, &parsed) == DROP_NONE) {
+        if (!p->stray && packet_parse(p->bytes, p->d.len, &parsed) == DROP_NONE) {
             struct flow *f = w->ops->receiver(h, parsed.h.bth.dest_qpn);
 
             if (f)

@@ -32,6 +32,7 @@ struct wire_packet {
     struct datagram d;
     uint16_t identification;
     bool damaged;
+    bool stray; /* nobody's */
     uint8_t bytes[];
 };
 
