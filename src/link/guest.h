@@ -37,7 +37,7 @@ struct guest_answer {
     int32_t error; /* 0, or the negative errno why not, and nothing else is valid */
     uint32_t slot;
     uint64_t guest;
-    uint32_t receive_buffer; /* as the kernel accounts, of the sockets that are read for it */
+    uint32_t receive_buffer; /* as the kernel accounts; the smaller one on the way to the guest */
     uint32_t spare;
 };
 

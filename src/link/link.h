@@ -27,6 +27,7 @@ struct link;
     C(sent_bytes, "their bytes")                                                                   \
     C(sent_calls, "send calls")                                                                    \
     C(icrc_error, "datagrams dropped for a wrong ICRC")                                            \
+    C(address_rewritten, "of them, those whose ICRC is right for another address: there is a NAT") \
     C(icrc_id_jump, "datagrams whose identification fits no history of their source")              \
     C(too_short, "datagrams shorter than a BTH and an ICRC")                                       \
     C(truncated, "datagrams longer than the receive buffer")                                       \

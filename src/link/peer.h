@@ -21,6 +21,7 @@ enum peer_hint {
     PEER_HINT_TOO_BIG,
     PEER_HINT_FAILED,
     PEER_HINT_GSO,
+    PEER_HINT_NAT,
 };
 
 struct peer {
@@ -33,6 +34,10 @@ struct peer {
     uint8_t hints;    /* bit per enum peer_hint */
     bool id_known;
     uint16_t id_last; /* identification of the last datagram accepted from it */
+    /* The last datagram with a bad ICRC: its trailer, and the addresses that would explain it. */
+    uint32_t bad_icrc;
+    struct gid bad_src;
+    struct gid bad_dst;
 };
 
 struct peers {

@@ -105,6 +105,16 @@ static int admit(struct udp *u, const struct guest_request *q, unsigned uid)
     return 0;
 }
 
+/* Bytes that can be on their way to a guest, as the kernel accounts. */
+static uint32_t send_buffer(int fd)
+{
+    int size = 0;
+    socklen_t len = sizeof(size);
+
+    getsockopt(fd, SOL_SOCKET, SO_SNDBUF, &size, &len);
+    return size > 0 ? (uint32_t)size : 0;
+}
+
 /* Leases a slot for visitor v and reads its sockets from now on. 0 or a negative errno. */
 static int lodge(struct udp *u, struct visitor *v, const struct guest_request *q,
                  struct guest_answer *a)
@@ -137,6 +147,8 @@ static int lodge(struct udp *u, struct visitor *v, const struct guest_request *q
         group_release(&u->group, slot);
         return err;
     }
+    if (!a->receive_buffer || send_buffer(v->fd) < a->receive_buffer)
+        a->receive_buffer = send_buffer(v->fd);
     r = &u->group.shared->slots[slot];
     atomic_store(&r->guest_uid, v->uid);
     atomic_store(&r->budget, 0);

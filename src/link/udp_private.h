@@ -173,6 +173,7 @@ int udp_pool_get(struct udp *u, enum family f, const struct datagram_batch *b,
 void udp_pool_close(struct udp *u);
 
 /* udp_send.c */
+const char *udp_address_text(const struct gid *g, char text[INET6_ADDRSTRLEN]);
 int udp_send(struct link *link, struct datagram_batch *b);
 
 /* udp_receive.c */

@@ -13,6 +13,8 @@
 #include <sys/epoll.h>
 #include <sys/mman.h>
 
+#include "base/bytes.h"
+#include "base/log.h"
 #include "wire/packet.h"
 
 #define LOOPBACK_IFINDEX 1 /* of every network namespace */
@@ -198,6 +200,35 @@ static void show(struct udp *u, const struct datagram *d, uint16_t identificatio
     u->link.tap->see(u->link.tap, &frame);
 }
 
+/*
+ * A bad ICRC. Where a network rewrites addresses, which RoCE cannot cross, two different datagrams
+ * are explained by the same address; chance makes that so in one of four billion cases.
+ */
+static void note_bad(struct udp *u, struct peer *p, const struct datagram *d)
+{
+    struct gid src, dst;
+    char seen[INET6_ADDRSTRLEN];
+    char signed_for[INET6_ADDRSTRLEN];
+    uint32_t icrc;
+    bool from;
+
+    u->link.counters.icrc_error++;
+    if (!icrc_rewritten(&p->in, d->src_port, d->bytes, d->len, &src, &dst))
+        return;
+    icrc = load_le32(d->bytes + d->len - ICRC_LEN);
+    from = gid_equal(&src, &p->bad_src);
+    if (icrc != p->bad_icrc && (from || gid_equal(&dst, &p->bad_dst))) {
+        u->link.counters.address_rewritten++;
+        if (peer_hint_due(p, PEER_HINT_NAT))
+            log_warn("datagrams %s %s were sent %s %s: a NAT on the way, which RoCE cannot cross",
+                     from ? "from" : "to", udp_address_text(from ? &d->src : &d->dst, seen),
+                     from ? "from" : "to", udp_address_text(from ? &src : &dst, signed_for));
+    }
+    p->bad_icrc = icrc;
+    p->bad_src = src;
+    p->bad_dst = dst;
+}
+
 /* Gives a datagram of ours to the engine if it is good. *id: the identification expected, then
  * found. */
 static void take(struct reading *r, struct peer *p, const struct arrival *a, const uint8_t *bytes,
@@ -219,7 +250,7 @@ static void take(struct reading *r, struct peer *p, const struct arrival *a, con
     if (r->u->link.tap)
         show(r->u, &d, good ? *id : 0);
     if (!good) {
-        counters->icrc_error++;
+        note_bad(r->u, p, &d);
         return;
     }
     if (!peer_id_note(p, *id)) {

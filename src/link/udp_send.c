@@ -58,7 +58,7 @@ static uint64_t cost(const struct sending *x, uint32_t first, bool at_once)
 
 /* What goes wrong. */
 
-static const char *address_text(const struct gid *g, char text[INET6_ADDRSTRLEN])
+const char *udp_address_text(const struct gid *g, char text[INET6_ADDRSTRLEN])
 {
     if (gid_is_ipv4(g))
         return inet_ntop(AF_INET, g->bytes + 12, text, INET6_ADDRSTRLEN);
@@ -69,7 +69,7 @@ static const char *address_text(const struct gid *g, char text[INET6_ADDRSTRLEN]
 static void note_error(struct udp *u, struct peer *p, int err, size_t len)
 {
     char text[INET6_ADDRSTRLEN];
-    const char *to = address_text(&p->other, text);
+    const char *to = udp_address_text(&p->other, text);
 
     switch (err) {
     case ECONNREFUSED:

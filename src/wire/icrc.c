@@ -29,8 +29,10 @@
 
 /* Words from the one that holds the identification to the end, that one included. */
 #define IDENTIFICATION_OFFSET 4u
-#define WORDS_FROM_IDENTIFICATION(payload_len)                                                     \
-    ((IPV4_LEN - IDENTIFICATION_OFFSET + UDP_LEN + (payload_len)) / 4u)
+#define SRC_OFFSET 12u
+#define DST_OFFSET 16u
+#define WORDS_FROM(offset, payload_len) ((IPV4_LEN - (offset) + UDP_LEN + (payload_len)) / 4u)
+#define WORDS_FROM_IDENTIFICATION(payload_len) WORDS_FROM(IDENTIFICATION_OFFSET, payload_len)
 
 /* x^(-32 i) and x^(-1024 i): the power for any number of words is a product of one of each. */
 static const uint32_t inverse_low[32] = {
@@ -191,12 +193,21 @@ uint32_t icrc_compute(const struct icrc_flow *f, uint16_t src_port, uint16_t ide
                       payload_len - BTH_LEN);
 }
 
-/* The word at IP bytes 4 to 7, as its little-endian number, that explains a difference of ICRCs. */
+/*
+ * How a word so many words from the end, that one included, was off, as a little-endian number, if
+ * it alone explains a difference of ICRCs.
+ */
 static uint32_t word_difference(uint32_t icrc_difference, size_t words)
 {
     uint32_t inverse = multiply(inverse_low[words % 32], inverse_high[words / 32]);
 
     return multiply(icrc_difference, inverse);
+}
+
+static bool is_length(size_t payload_len)
+{
+    return payload_len >= BTH_LEN + ICRC_LEN && payload_len <= DATAGRAM_LEN_MAX &&
+           payload_len % 4 == 0;
 }
 
 enum icrc_verdict icrc_verify(const struct icrc_flow *f, uint16_t src_port, uint16_t hint,
@@ -207,7 +218,7 @@ enum icrc_verdict icrc_verify(const struct icrc_flow *f, uint16_t src_port, uint
     uint32_t difference;
     uint8_t word[4];
 
-    if (payload_len < BTH_LEN + ICRC_LEN || payload_len > DATAGRAM_LEN_MAX || payload_len % 4 != 0)
+    if (!is_length(payload_len))
         return ICRC_BAD;
     covered_len = payload_len - ICRC_LEN;
     difference =
@@ -223,4 +234,31 @@ enum icrc_verdict icrc_verify(const struct icrc_flow *f, uint16_t src_port, uint
         return ICRC_BAD;
     *identification = guess ^ load_be16(word);
     return ICRC_GOOD;
+}
+
+/* The IPv4 address at an offset of the pseudo header, changed by a word. */
+static struct gid address_off_by(const struct icrc_flow *f, size_t offset, uint32_t word)
+{
+    const uint8_t *address = f->pseudo + LRH_LEN + offset;
+    struct gid g = {.bytes = {[10] = 0xff, [11] = 0xff}};
+
+    store_le32(g.bytes + 12, load_le32(address) ^ word);
+    return g;
+}
+
+bool icrc_rewritten(const struct icrc_flow *f, uint16_t src_port, const uint8_t *payload,
+                    size_t payload_len, struct gid *src, struct gid *dst)
+{
+    size_t covered_len = payload_len - ICRC_LEN;
+    uint32_t difference;
+
+    if (!f->ipv4 || !is_length(payload_len))
+        return false;
+    difference =
+        icrc_compute(f, src_port, 0, payload, covered_len) ^ load_le32(payload + covered_len);
+    *src = address_off_by(f, SRC_OFFSET,
+                          word_difference(difference, WORDS_FROM(SRC_OFFSET, covered_len)));
+    *dst = address_off_by(f, DST_OFFSET,
+                          word_difference(difference, WORDS_FROM(DST_OFFSET, covered_len)));
+    return true;
 }

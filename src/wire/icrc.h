@@ -70,4 +70,13 @@ enum icrc_verdict {
 enum icrc_verdict icrc_verify(const struct icrc_flow *f, uint16_t src_port, uint16_t hint,
                               const uint8_t *payload, size_t payload_len, uint16_t *identification);
 
+/*
+ * The addresses that would make a bad trailer right (IPv4, identification 0): *src, if only the
+ * source address was another when the packet left, *dst, if only the destination was. There are
+ * always both; that a network rewrites addresses is known when one of them comes again with
+ * other packets. Lengths as icrc_verify takes them; false: IPv6, or a length that it does not.
+ */
+bool icrc_rewritten(const struct icrc_flow *f, uint16_t src_port, const uint8_t *payload,
+                    size_t payload_len, struct gid *src, struct gid *dst);
+
 #endif

@@ -241,6 +241,38 @@ static void bad_datagrams_are_counted_and_dropped(void **state)
     close(fd);
 }
 
+static void addresses_that_a_network_rewrites_are_noticed(void **state)
+{
+    struct gid inside = gid_ipv4(0xac110002);
+    struct gid here = gid_ipv4(0x7f000001);
+    struct icrc_flow flow;
+    struct link_counters c;
+    uint8_t bytes[64];
+    uint16_t port;
+    int fd = plain_socket(AF_INET, &port);
+
+    (void)state;
+    start(1, &plain);
+    icrc_flow_init(&flow, &inside, &here);
+    for (uint8_t mark = 0; mark < 5; mark++) {
+        /* The last is the one before again, which proves nothing more. */
+        fill_datagram(bytes, sizeof(bytes), member[0].slot, mark < 4 ? mark : 3);
+        store_le32(bytes + sizeof(bytes) - ICRC_LEN,
+                   icrc_compute(&flow, port, 0, bytes, sizeof(bytes) - ICRC_LEN));
+        throw(fd, bytes, sizeof(bytes));
+    }
+    /* Damage is no NAT. */
+    for (uint8_t mark = 0; mark < 5; mark++) {
+        fill_datagram(bytes, sizeof(bytes), member[0].slot, mark);
+        memset(bytes + sizeof(bytes) - ICRC_LEN, mark, ICRC_LEN);
+        throw(fd, bytes, sizeof(bytes));
+    }
+    c = await_received(&member[0], 10);
+    assert_int_equal(c.icrc_error, 10);
+    assert_int_equal(c.address_rewritten, 3);
+    close(fd);
+}
+
 /* UDP_GRO on the way may merge what one sender sent to several processes. */
 static void a_merged_datagram_is_taken_apart(void **state)
 {
@@ -514,6 +546,7 @@ int main(void)
         cmocka_unit_test_teardown(traffic_class_and_hop_limit_travel, end_members),
         cmocka_unit_test_teardown(a_source_port_is_stable_and_separates_slots, end_members),
         cmocka_unit_test_teardown(bad_datagrams_are_counted_and_dropped, end_members),
+        cmocka_unit_test_teardown(addresses_that_a_network_rewrites_are_noticed, end_members),
         cmocka_unit_test_teardown(a_merged_datagram_is_taken_apart, end_members),
         cmocka_unit_test_teardown(identifications_are_learned, end_members),
         cmocka_unit_test_teardown(the_strict_setting_drops_the_first_of_a_jump, end_members),

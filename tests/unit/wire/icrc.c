@@ -237,6 +237,37 @@ static void a_length_that_no_packet_has_is_bad(void **state)
                          ICRC_BAD);
 }
 
+/* As behind a NAT: what the sender signed is not what the receiver sees. */
+static void an_address_that_was_rewritten_is_found(void **state)
+{
+    struct frame f = make_frame(true);
+    const uint8_t *payload = f.bytes + IPV4_LEN + UDP_LEN;
+    const size_t len = f.len - IPV4_LEN - UDP_LEN;
+    const struct gid inside = {.bytes = {[10] = 0xff, [11] = 0xff, 172, 17, 0, 2}};
+    struct gid src, dst;
+    struct icrc_flow flow;
+
+    (void)state;
+    icrc_flow_init(&flow, &inside, &ipv4_dst);
+    store_le32(f.bytes + f.len - ICRC_LEN,
+               icrc_compute(&flow, SRC_PORT, 0, payload, len - ICRC_LEN));
+    icrc_flow_init(&flow, &ipv4_src, &ipv4_dst);
+    assert_true(icrc_rewritten(&flow, SRC_PORT, payload, len, &src, &dst));
+    assert_true(gid_equal(&src, &inside));
+
+    icrc_flow_init(&flow, &ipv4_src, &inside);
+    store_le32(f.bytes + f.len - ICRC_LEN,
+               icrc_compute(&flow, SRC_PORT, 0, payload, len - ICRC_LEN));
+    icrc_flow_init(&flow, &ipv4_src, &ipv4_dst);
+    assert_true(icrc_rewritten(&flow, SRC_PORT, payload, len, &src, &dst));
+    assert_true(gid_equal(&dst, &inside));
+
+    icrc_flow_init(&flow, &ipv6_src, &ipv6_dst);
+    assert_false(icrc_rewritten(&flow, SRC_PORT, payload, len, &src, &dst));
+    icrc_flow_init(&flow, &ipv4_src, &ipv4_dst);
+    assert_false(icrc_rewritten(&flow, SRC_PORT, payload, 15, &src, &dst));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -249,6 +280,7 @@ int main(void)
         cmocka_unit_test(ipv6_has_no_identification),
         cmocka_unit_test(an_icrc_of_zero_is_bad),
         cmocka_unit_test(a_length_that_no_packet_has_is_bad),
+        cmocka_unit_test(an_address_that_was_rewritten_is_found),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
