@@ -66,8 +66,7 @@ static enum send_block block_of_rc(const struct qp *qp, const struct send_wqe *w
         qp->attr.rd_atomic > 0)
         return SEND_BLOCK_READ_LIMIT;
     if (wqe->opcode == WR_READ)
-        return window_has_room(&qp->engine->read_window) ? SEND_BLOCK_NONE
-                                                         : SEND_BLOCK_READ_WINDOW;
+        return window_has_room(&qp->engine->read_window) ? SEND_BLOCK_NONE : SEND_BLOCK_READ_WINDOW;
     if (out_of_credits(r, wqe))
         return SEND_BLOCK_CREDITS;
     return window_has_room(qp->window) ? SEND_BLOCK_NONE : SEND_BLOCK_WINDOW;
