@@ -18,6 +18,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/bytes.h"
 #include "link/pcapng.h"
 
 #define BUFFER_SIZE (256u * 1024u)
@@ -137,6 +138,18 @@ static bool is_our_file(const struct record *r)
     return fstat(r->fd, &status) == 0 && status.st_dev == r->device && status.st_ino == r->inode;
 }
 
+/* After a write that got as far as at: leaves whole blocks in the file. */
+static void cut_off(struct record *r, size_t at)
+{
+    size_t whole = 0;
+    off_t end = lseek(r->fd, 0, SEEK_CUR);
+
+    while (whole + 8 <= at && whole + load_le32(r->buffer + whole + 4) <= at)
+        whole += load_le32(r->buffer + whole + 4);
+    if (end >= 0 && ftruncate(r->fd, end - (off_t)(at - whole)) != 0)
+        return; /* Readers cope with a file that ends within a block. */
+}
+
 void record_write(struct record *r)
 {
     size_t at = 0;
@@ -154,7 +167,10 @@ void record_write(struct record *r)
         if (written < 0 && errno == EINTR)
             continue;
         if (written <= 0) {
-            stop(r, strerror(written < 0 ? errno : ENOSPC));
+            int err = written < 0 ? errno : ENOSPC;
+
+            cut_off(r, at);
+            stop(r, strerror(err));
             return;
         }
         at += (size_t)written;

@@ -402,6 +402,8 @@ static void what_is_no_file_is_left_alone(void **state)
 
 static void a_full_disk_ends_it_with_one_line(void **state)
 {
+    uint32_t first = 0;
+    uint32_t last = 0;
     struct rlimit before;
     struct rlimit narrow;
 
@@ -417,6 +419,8 @@ static void a_full_disk_ends_it_with_one_line(void **state)
     show_some(5000);
     assert_int_equal(complaints, 1);
     assert_non_null(strstr(complaint, "ends here: File too large"));
+    /* What is there is whole. */
+    assert_true(read_all(path_of(0), &first, &last) > 100);
 }
 
 /* Else the signal that goes with it would end the program. */
