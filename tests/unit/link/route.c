@@ -40,7 +40,8 @@ static void an_answer_is_kept_for_a_while_and_then_asked_again(void **state)
         "ip address add 192.0.2.2/24 dev one", /* a secondary address */
         /* The kernel makes an IPv6 address usable a little later. */
         ("ip address add 2001:db8::1/64 dev one nodad && "
-         "timeout 5 sh -c 'until ip -6 route get 2001:db8::1 | grep -q ^local; do sleep .01; done'"),
+         "timeout 5 sh -c 'until ip -6 route get 2001:db8::1 | grep -q ^local; do sleep .01; "
+         "done'"),
     };
     struct gid own[] = {gid_ipv4(0xc0000201), gid_ipv4(0xc0000202), documentation6(1)};
     uint64_t now_ns = 10 * ROUTE_ANSWER_NS; /* long after the other test's questions */
