@@ -258,6 +258,12 @@ struct message *delivery_completed(struct channel *from, struct receive *r,
     return m;
 }
 
+void delivery_forget(struct receive_queue *q)
+{
+    for (; q->completed < q->count; q->completed++)
+        end_receive(q->receives[q->completed]);
+}
+
 void delivery_check_all(struct channel *from)
 {
     uint32_t i;

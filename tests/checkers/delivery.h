@@ -53,6 +53,9 @@ struct receiver {
 struct message *delivery_completed(struct channel *from, struct receive *r,
                                    const struct completion *wc, const struct receiver *to);
 
+/* The QP was reset: receive requests of its own queue that are open never complete. */
+void delivery_forget(struct receive_queue *q);
+
 /* RC: every message that was sent with success, and so needs a receive, was received. */
 void delivery_check_all(struct channel *from);
 

@@ -184,7 +184,7 @@ void flow_response_delivered(struct flow *f, const struct packet *p, uint64_t no
     enum aeth_kind kind = has_aeth ? aeth_kind(p->h.aeth.syndrome) : AETH_ACK;
     uint64_t done = kind == AETH_ACK && !data ? psn + 1 : psn;
 
-    if (has_aeth && psn < f->sent)
+    if (has_aeth && psn < f->sent && psn + 1 >= f->una) /* an older one is no news */
         take_credits(f, p);
     if (psn >= f->sent || psn < f->una)
         return;
@@ -203,8 +203,8 @@ void flow_response_delivered(struct flow *f, const struct packet *p, uint64_t no
         f->retries = 0;
         f->rnr_naks = 0;
     }
+    if (f->una > f->quiet_psn)
+        f->quiet_until_ns = 0; /* what was to wait was taken after all */
     if (kind == AETH_RNR_NAK)
         rnr_delivered(f, p, psn, now);
-    else if (f->una > f->quiet_psn)
-        f->quiet_until_ns = 0;
 }

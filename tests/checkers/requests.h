@@ -28,6 +28,9 @@ static inline uint32_t requests_open(const struct channel *c)
  */
 bool requests_only_silent(const struct channel *c);
 
+/* The QP was reset: what did not complete never will. */
+void requests_forget(struct channel *c);
+
 /* The life is over and nothing of it is in the network any more: all completed, memory is settled.
  */
 void requests_end_life(struct channel *c);

@@ -203,6 +203,8 @@ void endpoint_to_rts(struct endpoint *ep);
 void endpoint_modify(struct endpoint *ep, enum qp_state state, uint32_t mask);
 /* Both QPs to the error state; nothing if they are on the way already. */
 void connection_close(struct connection *c);
+/* Both QPs are reset in the middle of everything. */
+void connection_abort(struct connection *c);
 /* Moves a closing or resting connection on. */
 void connection_turn(struct connection *c);
 
@@ -210,6 +212,8 @@ void connection_turn(struct connection *c);
 
 /* Posts one receive request to the QP's own queue; with a key that is not good if bad. */
 bool receiving_post(struct endpoint *ep, bool bad);
+/* The QP was reset: its own receive requests are forgotten. */
+void receiving_forget(struct endpoint *ep);
 
 void receiving_turn(struct endpoint *ep);
 void receiving_shared_turn(struct app *a, struct app_host *home);

@@ -124,7 +124,8 @@ static void change_endpoint(struct endpoint *ep)
         endpoint_to_rts(ep);
     else if (qp_state(ep->qp) == QP_SQD && ep->drained && dice_percent(d, 20))
         go_on(ep);
-    else if (qp_state(ep->qp) == QP_RTS && !world_is_healed(&ep->app->world) && dice_percent(d, 1))
+    else if (qp_state(ep->qp) == QP_RTS && !world_is_healed(&ep->app->world) &&
+             ep->messages_left > 0 && dice_percent(d, 1))
         start_draining(ep);
     else if (qp_state(ep->qp) == QP_RTS && ep->service == SERVICE_RC && dice_percent(d, 1)) {
         ep->attr.min_rnr_timer = (uint8_t)dice_between(d, 1, 8);

@@ -351,6 +351,29 @@ void connection_close(struct connection *c)
     }
 }
 
+void connection_abort(struct connection *c)
+{
+    struct world *w = &c->ends[0]->app->world;
+    uint32_t i;
+
+    for (i = 0; i < 2; i++) {
+        /* A receive request that was taken from a shared queue would be lost. */
+        if (c->state != CONNECTION_RUNS || c->ends[i]->receives != &c->ends[i]->own)
+            return;
+    }
+    for (i = 0; i < 2; i++) {
+        struct endpoint *ep = c->ends[i];
+
+        ladder_note(w->ladder, w->now, ep->home->host->index, "%s is reset", ep->channel.name);
+        endpoint_modify(ep, QP_RESET, 0);
+        requests_forget(&ep->channel);
+        receiving_forget(ep);
+        host_pump(ep->home->host);
+    }
+    c->state = CONNECTION_RESTS;
+    c->rest_until_ns = w->now + w->plan.lifetime_ns;
+}
+
 /* Flushes are all in the completion queues by now; a reset would drop what is still there. */
 static bool is_quiet(const struct endpoint *ep)
 {

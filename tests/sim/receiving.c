@@ -75,6 +75,13 @@ bool receiving_post(struct endpoint *ep, bool bad)
     return true;
 }
 
+void receiving_forget(struct endpoint *ep)
+{
+    for (uint32_t i = ep->own.completed; i < ep->own.count; i++)
+        give_back(&ep->inbox, ep->own.receives[i]);
+    delivery_forget(&ep->own);
+}
+
 void receiving_turn(struct endpoint *ep)
 {
     struct dice *d = &ep->app->dice;

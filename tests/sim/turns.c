@@ -72,6 +72,33 @@ static uint32_t poll(struct app *a, struct app_host *home, struct app_cq *q)
     return total;
 }
 
+static const char *event_name(enum engine_event_type type)
+{
+    switch (type) {
+    case ENGINE_EVENT_CQ_ERR:
+        return "CQ_ERR";
+    case ENGINE_EVENT_QP_FATAL:
+        return "QP_FATAL";
+    case ENGINE_EVENT_QP_REQ_ERR:
+        return "QP_REQ_ERR";
+    case ENGINE_EVENT_QP_ACCESS_ERR:
+        return "QP_ACCESS_ERR";
+    case ENGINE_EVENT_COMM_EST:
+        return "COMM_EST";
+    case ENGINE_EVENT_SQ_DRAINED:
+        return "SQ_DRAINED";
+    case ENGINE_EVENT_SRQ_ERR:
+        return "SRQ_ERR";
+    case ENGINE_EVENT_SRQ_LIMIT:
+        return "SRQ_LIMIT";
+    case ENGINE_EVENT_LAST_WQE:
+        return "LAST_WQE";
+    case ENGINE_EVENT_COMPLETION:
+        return "COMPLETION";
+    }
+    return "?";
+}
+
 void app_event(struct host *h, const struct engine_event *event)
 {
     struct world *w = h->world;
@@ -81,8 +108,8 @@ void app_event(struct host *h, const struct engine_event *event)
         ((struct app_cq *)cq_context(event->cq))->notified = true;
         return;
     }
-    ladder_note(w->ladder, w->now, h->index, "event %d%s%s", (int)event->type, ep ? " of " : "",
-                ep ? ep->channel.name : "");
+    ladder_note(w->ladder, w->now, h->index, "event %s%s%s", event_name(event->type),
+                ep ? " of " : "", ep ? ep->channel.name : "");
     EXPECT(event->type != ENGINE_EVENT_CQ_ERR, "host %u: a completion queue overflows", h->index);
     if (event->type == ENGINE_EVENT_SRQ_LIMIT)
         ((struct app_host *)srq_context(event->srq))->limit_event_count++;
@@ -98,7 +125,7 @@ void app_event(struct host *h, const struct engine_event *event)
     else if (app_expects_errors(ep->app) && ep->connection)
         ep->channel.errors_allowed |= STATUS_BIT(STATUS_WR_FLUSH_ERR);
     else
-        EXPECT(false, "%s: event %d", ep->channel.name, (int)event->type);
+        EXPECT(false, "%s: event %s", ep->channel.name, event_name(event->type));
     EXPECT(ep->comm_est_count <= 1, "%s: communication is established twice", ep->channel.name);
 }
 
@@ -118,7 +145,12 @@ static void make_trouble(struct app *a)
     if (w->plan.mode != MODE_exhaustion) /* retries must win in the end */
         a->next_cut_ns += 20 * w->plan.cut_ns;
     else if (dice_percent(&a->dice, 30)) {
-        connection_close(&a->connections[dice_below(&a->dice, a->connection_count)]);
+        struct connection *c = &a->connections[dice_below(&a->dice, a->connection_count)];
+
+        if (dice_percent(&a->dice, 30))
+            connection_abort(c);
+        else
+            connection_close(c);
         return;
     }
     until = until < w->plan.heal_ns ? until : w->plan.heal_ns;

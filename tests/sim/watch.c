@@ -50,8 +50,10 @@ static void check_windows(struct host *h, const struct flow *f)
     uint32_t i;
 
     for (i = 0; i < a->endpoint_count; i++) {
-        /* One in error gave its window back. */
-        if (a->endpoints[i]->home->host == h && qp_state(a->endpoints[i]->qp) != QP_ERR)
+        enum qp_state state = qp_state(a->endpoints[i]->qp);
+
+        /* One in error or reset gave its window back. */
+        if (a->endpoints[i]->home->host == h && (state == QP_RTS || state == QP_SQD))
             flows[count++] = &a->endpoints[i]->flow;
     }
     flow_check_windows(flows, count, f, &a->limits, a->world.now);
