@@ -270,6 +270,8 @@ static void make_memory(struct endpoint *ep)
     ep->receive_len = p->size_max + (uint32_t)dice_below(d, 100);
     if (ep->service == SERVICE_UD) {
         ep->receive_len = 40 + ep->init.pmtu + (uint32_t)dice_below(d, 100);
+        if (p->mode != MODE_lossless && dice_percent(d, 20)) /* longer ones are dropped */
+            ep->receive_len = 40 + (uint32_t)dice_below(d, ep->init.pmtu);
         arena_len = 20ull * ep->init.pmtu + 8192;
     }
     if (ep->receives == &ep->own) {

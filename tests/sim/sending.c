@@ -370,11 +370,14 @@ const struct endpoint *sending_destination(struct endpoint *ep)
     return to;
 }
 
-static uint32_t length_max(const struct endpoint *ep, const struct endpoint *to)
+static uint32_t length_max(struct endpoint *ep, const struct endpoint *to)
 {
     if (ep->service != SERVICE_UD)
         return ep->app->world.plan.size_max;
-    return ep->init.pmtu < to->init.pmtu ? ep->init.pmtu : to->init.pmtu;
+    if (ep->init.pmtu < to->init.pmtu ||
+        (ep->app->world.plan.mode != MODE_lossless && dice_percent(&ep->app->dice, 10)))
+        return ep->init.pmtu; /* too long for the other's port: dropped */
+    return to->init.pmtu;
 }
 
 /* Memory for the draft. When there is none and nothing signalled would bring some back: a request
