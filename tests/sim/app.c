@@ -33,6 +33,8 @@ static void init_cells(struct app *a, struct app_host *home)
     region_init(&home->cell_region, home->pd, &home->cell_book, BOOK_GUARD,
                 (size_t)HOST_CELLS * CELL_STRIDE, ACCESS_LOCAL_WRITE | ACCESS_REMOTE_ATOMIC,
                 &a->dice);
+    if (app_is_hostile(a)) /* who knows the key may aim anywhere */
+        claim_open((struct piece){&home->cell_book, BOOK_GUARD, HOST_CELLS * CELL_STRIDE}, NULL);
     for (i = 0; i < HOST_CELLS; i++) {
         struct piece where = {
             .book = &home->cell_book, .offset = BOOK_GUARD + i * CELL_STRIDE + 8, .len = 8};

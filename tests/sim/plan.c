@@ -125,6 +125,8 @@ static void derive(struct plan *p)
     p->rtt_ns = 2 * (one_way + p->timer_slack_ns + US);
     p->lifetime_ns = one_way + p->reorder_ns + 20 * p->hold_ns + 20 * p->stall_ns + MS;
     p->limit_ns = p->heal_ns + 20000 * MS;
+    if (p->mode == MODE_refusal) /* lives that end with eight time-outs of twice four round trips */
+        p->limit_ns += REFUSED_LIVES_MAX * 9 * 8 * p->rtt_ns;
 }
 
 void plan_make(struct plan *p, uint64_t seed, enum sim_mode mode)

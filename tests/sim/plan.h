@@ -13,6 +13,7 @@
 
 #define HOSTS_MAX 4
 #define ENDPOINTS_MAX 32
+#define REFUSED_LIVES_MAX 8ull /* of a connection that end with a bad request */
 
 /* name, chance in a hundred, sentence */
 #define SIM_MODES(M)                                                                               \

@@ -270,11 +270,16 @@ static void prepare_peer(struct endpoint *ep, const struct refusal *r)
         ep->peer->receives->errors_allowed |= STATUS_BIT(STATUS_LOC_LEN_ERR);
 }
 
-/* When the NAK is lost nobody answers any more. */
+/*
+ * When the NAK is lost nobody answers any more. One that comes before the answer to an earlier READ
+ * or atomic is as good as lost: it says that the answer is missing.
+ */
 static bool nak_may_be_lost(const struct world *w)
 {
-    return !world_is_healed(w) && (w->plan.faults.lose || w->plan.faults.corrupt ||
-                                   w->plan.faults.refuse || w->plan.receive_buffer);
+    const struct faults *f = &w->plan.faults;
+
+    return !world_is_healed(w) && (f->lose || f->corrupt || f->refuse || f->reorder ||
+                                   f->duplicate || w->plan.receive_buffer);
 }
 
 /* Aims at the peer and makes the request what it is to be. */
@@ -388,7 +393,7 @@ bool refusal_turn(struct endpoint *ep)
         return false;
     if (ep->service == SERVICE_UD)
         return post_bad_datagram(ep, r);
-    if (ep->connection->refusal || !is_time_for(ep, r))
+    if (ep->connection->refusal || ep->connection->lives > REFUSED_LIVES_MAX || !is_time_for(ep, r))
         return false;
     return post_refusal(ep, r);
 }
