@@ -3,7 +3,8 @@
  * Completion queues (IBA 10.8, 11.4.2). A ring of exactly the capacity that
  * was asked for. An entry that finds it full is lost, which nobody can make
  * good: the CQ takes no more, what it holds can still be polled, and then
- * polling says so (IBA 11.6.3.1, CQ error).
+ * polling says so (IBA 11.6.3.1, CQ error). A QP that lost an entry cannot
+ * tell of its work any more and fails (IBA 11.6.3.2).
  */
 #include "engine/cq_private.h"
 
@@ -13,6 +14,7 @@
 
 #include "engine/engine_private.h"
 #include "engine/limits.h"
+#include "engine/qp_private.h"
 
 void cq_check(const struct cq *cq)
 {
@@ -148,11 +150,13 @@ static void notify(struct cq *cq, bool solicited)
     event_raise(cq->engine, &cq->events, ENGINE_EVENT_COMPLETION);
 }
 
-static void overrun(struct cq *cq)
+static void lose(struct cq *cq, const struct completion *c)
 {
     if (!cq->overrun)
         event_raise(cq->engine, &cq->events, ENGINE_EVENT_CQ_ERR);
     cq->overrun = true;
+    if (c->qp != NULL)
+        c->qp->completion_lost = true;
 }
 
 void cq_push(struct cq *cq, const struct completion *c, bool solicited)
@@ -160,7 +164,7 @@ void cq_push(struct cq *cq, const struct completion *c, bool solicited)
     struct completion *entry;
 
     if (cq->overrun || cq->queued == cq->capacity) {
-        overrun(cq);
+        lose(cq, c);
         notify(cq, true); /* who sleeps must wake up to see the error */
         return;
     }

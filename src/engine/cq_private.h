@@ -34,7 +34,8 @@ struct cq {
  * Puts an entry in, stamps it, and raises the completion event if the CQ is
  * armed for it (solicited: a receive of a packet with SE; any status but
  * success counts as solicited too). When full: the entry is lost, the CQ is in
- * error from then on and ENGINE_EVENT_CQ_ERR is raised once.
+ * error from then on, ENGINE_EVENT_CQ_ERR is raised once, and the QP of the
+ * entry fails when its turn is over (qp_fail_lost).
  */
 void cq_push(struct cq *cq, const struct completion *c, bool solicited);
 

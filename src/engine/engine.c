@@ -120,6 +120,7 @@ static void receive_for(struct engine *e, struct qp *qp, const struct packet *p,
         completer_receive(qp, p, e->now);
     else
         responder_receive(qp, p, d, e->now);
+    qp_fail_lost(qp);
 }
 
 static void pass_time(struct engine *e, uint64_t now)
@@ -161,10 +162,15 @@ static uint32_t transmit_for(struct qp *qp, uint64_t now, struct datagram_batch 
     qp->responder_turn = !qp->responder_turn;
     if (qp->responder_turn) {
         count = responder_transmit(qp, now, b);
-        return count > 0 ? count : requester_transmit(qp, now, b);
+        if (count == 0)
+            count = requester_transmit(qp, now, b);
+    } else {
+        count = requester_transmit(qp, now, b);
+        if (count == 0)
+            count = responder_transmit(qp, now, b);
     }
-    count = requester_transmit(qp, now, b);
-    return count > 0 ? count : responder_transmit(qp, now, b);
+    qp_fail_lost(qp);
+    return count;
 }
 
 uint32_t engine_transmit(struct engine *e, uint64_t now, struct datagram_batch *b)
@@ -203,5 +209,6 @@ void engine_advance(struct engine *e, uint64_t now)
         timer_set(qp, ENGINE_NEVER);
         requester_expire(qp, e->now);
         timer_update(qp);
+        qp_fail_lost(qp);
     }
 }

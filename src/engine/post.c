@@ -136,6 +136,7 @@ int qp_post_send(struct qp *qp, const struct send_wr *wr)
         qp_flush_send(qp);
     else
         qp_make_ready(qp);
+    qp_fail_lost(qp); /* a flush of SQE may have found its CQ full */
     return 0;
 }
 

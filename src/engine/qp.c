@@ -225,6 +225,7 @@ void qp_reset(struct qp *qp)
     cq_forget_qp(qp->recv_cq, qp);
     event_forget(&qp->events);
     qp->comm_est_raised = false;
+    qp->completion_lost = false;
 }
 
 int qp_free(struct qp *qp)
@@ -318,6 +319,15 @@ void qp_enter_error(struct qp *qp)
     if (qp->srq != NULL)
         event_raise(qp->engine, &qp->events, ENGINE_EVENT_LAST_WQE);
     qp_make_ready(qp); /* a NAK may still have to leave */
+}
+
+/* One that was in error already lost flushes: that it failed is known. */
+void qp_fail_lost(struct qp *qp)
+{
+    if (!qp->completion_lost || qp->state == QP_RESET || qp->state == QP_ERR)
+        return;
+    event_raise(qp->engine, &qp->events, ENGINE_EVENT_QP_FATAL);
+    qp_enter_error(qp);
 }
 
 struct recv_wqe *qp_take_receive(struct qp *qp)

@@ -155,6 +155,7 @@ struct qp {
     struct responder responder;
     bool responder_turn; /* the responder fills the next batch if both sides have something */
     bool comm_est_raised;
+    bool completion_lost; /* its CQ was full; looked at when nobody is in the middle of its work */
     struct event_source events;
     struct list ready_link;  /* on engine.ready */
     struct list window_link; /* on the waiting list of a window */
@@ -188,6 +189,9 @@ void qp_make_ready(struct qp *qp);
  * when it has an SRQ. Does nothing in RESET and ERR.
  */
 void qp_enter_error(struct qp *qp);
+
+/* A QP that lost a completion since it was last asked goes to error and raises QP_FATAL. */
+void qp_fail_lost(struct qp *qp);
 
 /* Completes all send (receive) requests as flushed, in order. */
 void qp_flush_send(struct qp *qp);

@@ -37,7 +37,7 @@ static struct ibv_cq_ex *ex_of(struct pair *p)
 }
 
 /* Sends len bytes with an immediate and waits until the sender knows that they arrived. */
-static void deliver(struct pair *p, uint64_t recv_id, uint32_t len)
+static void send_one(struct pair *p, uint64_t recv_id, uint32_t len)
 {
     struct ibv_sge sge = sge_of(p, 0, 0, len);
     struct ibv_send_wr wr = {.sg_list = &sge,
@@ -47,6 +47,11 @@ static void deliver(struct pair *p, uint64_t recv_id, uint32_t len)
 
     post_receive(p, recv_id, len);
     post_request(p, &wr);
+}
+
+static void deliver(struct pair *p, uint64_t recv_id, uint32_t len)
+{
+    send_one(p, recv_id, len);
     expect_success(p->send_cq);
 }
 
@@ -151,8 +156,20 @@ static void resizing_keeps_what_is_queued(void **state)
     pair_close(&p);
 }
 
+static void expect_event(struct pair *p, enum ibv_event_type type)
+{
+    struct ibv_async_event event;
+
+    assert_true(readable(p->context->async_fd, 5000));
+    assert_int_equal(ibv_get_async_event(p->context, &event), 0);
+    assert_int_equal(event.event_type, type);
+    ibv_ack_async_event(&event);
+}
+
 static void a_queue_that_overflowed_says_so_after_the_last_good_entry(void **state)
 {
+    struct ibv_qp_init_attr init;
+    struct ibv_qp_attr attr;
     struct ibv_wc wc[2];
     struct pair p;
 
@@ -162,9 +179,13 @@ static void a_queue_that_overflowed_says_so_after_the_last_good_entry(void **sta
     pair_create_qps(&p, IBV_QPT_RC, 0);
     pair_connect(&p);
     deliver(&p, 1, 1);
-    deliver(&p, 2, 1);
+    send_one(&p, 2, 1);
+    expect_event(&p, IBV_EVENT_CQ_ERR);
+    expect_event(&p, IBV_EVENT_QP_FATAL);
     assert_int_equal(ibv_poll_cq(p.recv_cq, 2, wc), 1);
     assert_true(ibv_poll_cq(p.recv_cq, 2, wc) < 0);
+    assert_int_equal(ibv_query_qp(p.qp[1], &attr, IBV_QP_STATE, &init), 0);
+    assert_int_equal(attr.qp_state, IBV_QPS_ERR);
     pair_close(&p);
 }
 
