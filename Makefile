@@ -13,11 +13,11 @@ NINJA = ninja -C $(1) -j $(JOBS)
 setup = [ -f $(1)/build.ninja ] || $(3) meson setup $(1) $(2)
 
 .DEFAULT_GOAL := help
-.PHONY: help build demo test apps interop format lint clang asan tsan fuzz bench docs coverage \
+.PHONY: help build demo test apps interop format lint clang asan tsan fuzz bench performance docs coverage \
 	install deps clean
 
 help: ## this list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 deps: ## install what building and testing needs and this machine lacks
 	@tools/install-deps build test
@@ -73,7 +73,13 @@ fuzz: ## each fuzz target for FUZZ_SECONDS (60)
 	@tools/run-fuzz $(BUILD)-fuzz $(FUZZ_SECONDS)
 
 bench: build ## the questions asked of speed, answered
+	@tools/install-deps bench
 	@meson test -C $(BUILD) --no-rebuild --benchmark --verbose
+	@bench/run --build $(BUILD)
+
+performance: build ## measure again what docs/performance.md shows, and write it there
+	@tools/install-deps bench
+	@bench/run --build $(BUILD) --write docs
 
 docs: ## the manual pages, in build/docs
 	@tools/install-deps build
