@@ -152,13 +152,11 @@ static void notify(struct cq *cq, bool solicited)
 
 static void lose(struct cq *cq, const struct completion *c)
 {
-    struct qp *qp = qp_find(cq->engine, c->qpn);
-
     if (!cq->overrun)
         event_raise(cq->engine, &cq->events, ENGINE_EVENT_CQ_ERR);
     cq->overrun = true;
-    if (qp != NULL)
-        qp->completion_lost = true;
+    if (c->qp != NULL)
+        c->qp->completion_lost = true;
 }
 
 void cq_push(struct cq *cq, const struct completion *c, bool solicited)
@@ -177,14 +175,14 @@ void cq_push(struct cq *cq, const struct completion *c, bool solicited)
     notify(cq, solicited || c->status != STATUS_SUCCESS);
 }
 
-void cq_forget(struct cq *cq, const void *owner)
+void cq_forget_qp(struct cq *cq, const struct qp *qp)
 {
     uint32_t kept = 0;
 
     for (uint32_t i = 0; i < cq->queued; i++) {
         const struct completion *c = entry_at(cq, i);
 
-        if (c->owner != owner)
+        if (c->qp != qp)
             *entry_at(cq, kept++) = *c;
     }
     cq->queued = kept;

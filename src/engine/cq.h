@@ -10,6 +10,7 @@
 #include <stdint.h>
 
 struct engine;
+struct qp;
 
 /* The numbers of these three enums are those of the verbs interface; verbs/ asserts it. */
 enum completion_status {
@@ -57,7 +58,7 @@ struct completion {
     uint32_t flags; /* enum completion_flag_set */
     uint8_t service_level;
     uint64_t timestamp_ns; /* engine time when it was queued */
-    const void *owner; /* the QP, or the XRC SRQ that it came through; it is forgotten with it */
+    struct qp *qp;
 };
 
 struct cq;

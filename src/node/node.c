@@ -254,14 +254,11 @@ static int new_batch(struct node *n)
     return n->buffer != NULL ? 0 : -ENOMEM;
 }
 
-static uint32_t yield_after(const struct settings *s)
+static bool has_lone_core(void)
 {
     cpu_set_t cores;
 
-    /* Alone on one core, whom we wait for cannot run before we let go. */
-    if (s->spin > 0 && sched_getaffinity(0, sizeof(cores), &cores) == 0 && CPU_COUNT(&cores) == 1)
-        return 1;
-    return (uint32_t)s->spin;
+    return sched_getaffinity(0, sizeof(cores), &cores) == 0 && CPU_COUNT(&cores) == 1;
 }
 
 static void begin(struct node *n, const struct settings *s)
@@ -271,7 +268,9 @@ static void begin(struct node *n, const struct settings *s)
     n->retry_wait_ns = 0;
     n->unfinished = false;
     n->sleeps_until = 0;
-    n->yield_after = yield_after(s);
+    n->lone_core = has_lone_core();
+    /* Alone on one core, whom we wait for cannot run before we let go. */
+    n->yield_after = s->spin > 0 && n->lone_core ? 1 : (uint32_t)s->spin;
     n->counters = (struct node_counters){0};
     atomic_store(&n->pokes, 0);
     pacing_init(&n->pacing, s->datagram_rate_bps, udp_link_receive_buffer(n->udp));

@@ -36,6 +36,7 @@ struct node {
     bool faults;           /* the topmost link is a fault link */
     uint64_t fault_seed;
     pid_t pid;            /* of the process that started it */
+    bool lone_core;       /* there is but one to run on */
     uint32_t yield_after; /* empty polls; 0: never */
 
     /* The progress thread. */

@@ -48,6 +48,15 @@
  */
 #define ACTIVE_SLEEP_NS 20000000u
 
+/*
+ * Sleeping and waking cost both ends of a stream more than its batches are apart. A thread whose
+ * sleeps were ended by datagrams within the first time, so many in a row, goes on looking for the
+ * second time before it sleeps again; when that was in vain, not the next time.
+ */
+#define SHORT_SLEEP_NS 50000u
+#define SHORT_SLEEPS 2u
+#define SPIN_NS 30000u
+
 /* A descriptor that reports something where nothing is: so many times in a row, then slowly. */
 #define FRUITLESS_MAX 16u
 
@@ -57,6 +66,9 @@ struct thread {
     uint32_t seen_epoch;
     uint32_t seen_activity;
     uint32_t fruitless; /* wake-ups in a row that found nothing */
+    uint32_t short_sleeps;
+    uint64_t slept_ns;  /* since when it slept; 0: it did not */
+    uint64_t moved_ns;  /* when a turn last moved something */
     uint32_t wakeups;   /* and the next: since they were added to the counters */
     uint32_t stood_back;
     uint32_t changes;
@@ -251,6 +263,30 @@ static void add_counters(struct thread *t)
     t->changes = 0;
 }
 
+/* After a turn: notes how the sleep before it ended. */
+static void note_sleep(struct thread *t)
+{
+    const uint64_t now = t->node->now;
+
+    if (t->slept_ns != 0)
+        t->short_sleeps =
+            t->moved && now - t->slept_ns < SHORT_SLEEP_NS ? t->short_sleeps + 1 : 0;
+    t->slept_ns = 0;
+    if (t->moved)
+        t->moved_ns = now;
+}
+
+/* Whether to look again at once though the last turn moved nothing. */
+static bool spins(struct thread *t)
+{
+    if (t->short_sleeps < SHORT_SLEEPS || t->node->lone_core)
+        return false;
+    if (t->node->now - t->moved_ns < SPIN_NS)
+        return true;
+    t->short_sleeps = 0;
+    return false;
+}
+
 /*
  * One turn under the lock. *deadline is when to wake, 0 when there is more to
  * do at once. Returns false when the thread is to end.
@@ -266,15 +302,18 @@ static bool serve(struct thread *t, uint64_t *deadline)
     if (goes_on) {
         t->moved = progress_turn(n);
         add_counters(t);
-        if (!t->moved)
+        note_sleep(t);
+        if (!t->moved && !spins(t))
             *deadline = progress_deadline(n);
         if (n->activity != t->seen_activity && *deadline > n->now + ACTIVE_SLEEP_NS)
             *deadline = n->now + ACTIVE_SLEEP_NS;
         t->seen_activity = n->activity;
         t->seen_epoch = atomic_load_explicit(&n->epoch, memory_order_relaxed);
         n->sleeps_until = *deadline;
-        if (*deadline > 0)
+        if (*deadline > 0) {
+            t->slept_ns = n->now;
             atomic_store(&n->thread_state, THREAD_WAITING);
+        }
     } else {
         atomic_store(&n->thread_state, THREAD_NONE);
     }

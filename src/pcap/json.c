@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <inttypes.h>
 
+#include "pcap/management.h"
 #include "pcap/print.h"
 #include "wire/aeth.h"
 
@@ -150,12 +151,15 @@ static void add_layers(json_t *object, const struct frame *f)
 static void add_packet(json_t *object, const struct frame *f)
 {
     unsigned headers = opcode_headers(f->packet.h.bth.opcode);
+    struct cm_message message;
 
     for (size_t i = 0; i < sizeof(extended) / sizeof(extended[0]); i++) {
         if ((headers & extended[i].header) != 0)
             json_object_set_new(object, extended[i].key, extended[i].make(&f->packet.h));
     }
     json_object_set_new(object, "payload_len", json_integer(f->packet.payload_len));
+    if (frame_cm(f, &message))
+        json_object_set_new(object, "cm", cm_to_json(&message));
 }
 
 json_t *frame_to_json(const struct frame *f)

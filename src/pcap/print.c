@@ -12,6 +12,7 @@
 #include <inttypes.h>
 #include <string.h>
 
+#include "pcap/management.h"
 #include "wire/aeth.h"
 
 #define OPCODE_WIDTH 19
@@ -172,6 +173,7 @@ void print_frame(struct printer *p, const struct frame *f)
         [FRAME_KIND_FOREIGN] = "foreign",
     };
     FILE *out = p->out;
+    struct cm_message message;
 
     fprintf(out, "%6" PRIu64, f->number);
     if (f->segment_count > 1)
@@ -184,6 +186,8 @@ void print_frame(struct printer *p, const struct frame *f)
         fprintf(out, " %-4s len %4u", ecn_text(f->datagram.traffic_class), f->packet.payload_len);
         print_icrc(out, f);
         print_extended(out, &f->packet);
+        if (frame_cm(f, &message))
+            print_cm(out, &message);
     } else {
         fprintf(out, "%s%s: %s", f->has_bth ? "  " : "", kinds[frame_kind(f->verdict)],
                 frame_text(f));

@@ -10,6 +10,7 @@
 #include <inttypes.h>
 
 #include "base/bytes.h"
+#include "pcap/management.h"
 #include "wire/aeth.h"
 
 #define BYTES_A_LINE 8u
@@ -182,8 +183,11 @@ static void print_payload(struct cursor *c)
     const struct packet *p = &f->packet;
     uint32_t body_len = p->payload_len + p->h.bth.pad_count;
     uint32_t left = f->captured_len > c->offset ? f->captured_len - c->offset : 0;
+    struct cm_message message;
 
-    if (body_len > 0) {
+    if (frame_cm(f, &message)) {
+        print_cm_fields(c->out, &message, c->offset);
+    } else if (body_len > 0) {
         print_name(c, "payload");
         print_bytes(c, c->offset, left < body_len ? left : body_len);
         fprintf(c->out, "  %u bytes and %u of padding\n", p->payload_len, p->h.bth.pad_count);
