@@ -154,7 +154,7 @@ static void go_back_once(struct qp *qp, uint64_t now)
 
 static void implied_nak(struct qp *qp, uint64_t now)
 {
-    qp->engine->counters.implied_nak_seq_err++;
+    qp_count(qp, implied_nak_seq_err, 1);
     go_back_once(qp, now);
 }
 
@@ -162,12 +162,12 @@ static void apply_wait(struct qp *qp, const struct packet *p, uint64_t now)
 {
     struct requester *r = &qp->requester;
 
-    qp->engine->counters.rnr_nak_rcv++;
+    qp_count(qp, rnr_nak_rcv, 1);
     if (r->rnr_wait_ns != ENGINE_NEVER && r->rnr_wait_ns > now)
         return;
     r->retries_left = qp->attr.retry_count; /* the peer is there, and nothing was lost */
     if (r->rnr_retries_left == 0) {
-        qp->engine->counters.rnr_retry_exceeded++;
+        qp_count(qp, rnr_retry_exceeded, 1);
         requester_fail_head(qp, STATUS_RNR_RETRY_EXC_ERR);
         return;
     }
@@ -186,13 +186,13 @@ static void apply_fail(struct qp *qp, const struct packet *p)
         [NAK_REMOTE_OPERATIONAL] = STATUS_REM_OP_ERR,
     };
 
-    qp->engine->counters.remote_err_nak_rcv++;
+    qp_count(qp, remote_err_nak_rcv, 1);
     requester_fail_head(qp, statuses[aeth_value(p->h.aeth.syndrome)]);
 }
 
 static void apply_bad(struct qp *qp)
 {
-    qp->engine->counters.bad_response++;
+    qp_count(qp, bad_response, 1);
     requester_fail_head(qp, STATUS_BAD_RESP_ERR);
 }
 
@@ -206,7 +206,7 @@ static void place(struct qp *qp, uint64_t offset, const uint8_t *data, uint32_t 
         requester_fail_head(qp, status);
         return;
     }
-    qp->engine->counters.rcv_payload_bytes += len;
+    qp_count(qp, rcv_payload_bytes, len);
     acknowledge_packets(qp, 1, now);
 }
 
@@ -258,7 +258,7 @@ static void apply(struct qp *qp, const struct packet *p, enum effect effect, uin
 {
     switch (effect) {
     case EFFECT_STALE:
-        qp->engine->counters.stale_response++;
+        qp_count(qp, stale_response, 1);
         break;
     case EFFECT_ACKNOWLEDGES:
         break;
@@ -269,7 +269,7 @@ static void apply(struct qp *qp, const struct packet *p, enum effect effect, uin
         apply_atomic_data(qp, p, now);
         break;
     case EFFECT_GO_BACK:
-        qp->engine->counters.packet_seq_err++;
+        qp_count(qp, packet_seq_err, 1);
         go_back_once(qp, now);
         break;
     case EFFECT_WAIT:
@@ -291,7 +291,7 @@ void completer_receive(struct qp *qp, const struct packet *p, uint64_t now)
     struct psn done = p->h.bth.psn;
 
     if (qp->state != QP_RTS && qp->state != QP_SQD) {
-        qp->engine->counters.wrong_state++;
+        qp_count(qp, wrong_state, 1);
         return;
     }
     if ((p->operation->headers & HEADER_AETH) != 0 && is_recent(r, p->h.bth.psn))

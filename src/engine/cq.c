@@ -159,9 +159,30 @@ static void lose(struct cq *cq, const struct completion *c)
         c->qp->completion_lost = true;
 }
 
+/* Errors, by side and by what was wrong. */
+static void count_error(struct qp *qp, const struct completion *c)
+{
+    bool receive = (c->opcode & COMPLETION_RECV) != 0;
+    bool flushed = c->status == STATUS_WR_FLUSH_ERR;
+
+    if (receive) {
+        qp_count(qp, resp_cqe_error, 1);
+        qp_count(qp, resp_cqe_flush_error, flushed);
+        qp_count(qp, resp_local_length_error, c->status == STATUS_LOC_LEN_ERR);
+    } else {
+        qp_count(qp, req_cqe_error, 1);
+        qp_count(qp, req_cqe_flush_error, flushed);
+        qp_count(qp, req_remote_access_errors, c->status == STATUS_REM_ACCESS_ERR);
+        qp_count(qp, req_remote_invalid_request, c->status == STATUS_REM_INV_REQ_ERR);
+    }
+}
+
 void cq_push(struct cq *cq, const struct completion *c, bool solicited)
 {
     struct completion *entry;
+
+    if (c->status != STATUS_SUCCESS && c->qp != NULL)
+        count_error(c->qp, c);
 
     if (cq->overrun || cq->queued == cq->capacity) {
         lose(cq, c);

@@ -24,7 +24,6 @@ static enum completion_status place(struct qp *qp, const struct recv_wqe *wqe,
 
 void datagram_receive(struct qp *qp, const struct packet *p, const struct datagram *d)
 {
-    struct engine_counters *counters = &qp->engine->counters;
     struct receive_end end = {
         .byte_len = GRH_LEN + p->payload_len,
         .flags = COMPLETION_GRH,
@@ -33,30 +32,31 @@ void datagram_receive(struct qp *qp, const struct packet *p, const struct datagr
     struct recv_wqe *wqe;
 
     if (p->h.deth.qkey != qp->attr.qkey) {
-        counters->wrong_qkey++;
+        qp_count(qp, wrong_qkey, 1);
         return;
     }
     if (p->payload_len > qp->attr.pmtu) {
-        counters->bad_length++;
+        qp_count(qp, bad_length, 1);
         return;
     }
     wqe = qp_take_receive(qp);
     if (wqe == NULL) {
-        counters->no_receive++;
+        qp_count(qp, no_receive, 1);
         return;
     }
     if (wqe->length < end.byte_len) {
-        counters->receive_too_small++;
+        qp_count(qp, receive_too_small, 1);
         qp_untake_receive(qp, wqe);
         return;
     }
     end.status = place(qp, wqe, p, d);
     receive_complete(qp, wqe, p, &end);
     if (end.status != STATUS_SUCCESS) {
-        counters->responder_memory_fault++;
+        qp_count(qp, responder_memory_fault, 1);
         qp_enter_error(qp);
         return;
     }
-    counters->requests++;
-    counters->rcv_payload_bytes += p->payload_len;
+    qp_count(qp, requests, 1);
+    qp_count(qp, rx_send_requests, 1);
+    qp_count(qp, rcv_payload_bytes, p->payload_len);
 }

@@ -53,6 +53,7 @@ int engine_new(const struct engine_config *config, struct engine **out)
         goto free_qps;
     list_init(&e->ready);
     list_init(&e->events);
+    list_init(&e->touched);
     window_table_init(&e->windows);
     window_init(&e->read_window,
                 config->read_window != 0 ? config->read_window : READ_WINDOW_DEFAULT, 0);
@@ -107,20 +108,23 @@ static void receive_for(struct engine *e, struct qp *qp, const struct packet *p,
 {
     bool connected = qp->service != SERVICE_UD;
 
+    qp->counters.rcv_packets++;
+    qp_count(qp, rcv_bytes, d->len);
     if (opcode_service(p->h.bth.opcode) != qp->service)
-        e->counters.wrong_service++;
+        qp_count(qp, wrong_service, 1);
     else if (!pkey_matches(p->h.bth.pkey, e->config.pkey))
-        e->counters.wrong_pkey++;
+        qp_count(qp, wrong_pkey, 1);
     else if (!takes_requests(qp))
-        e->counters.wrong_state++;
+        qp_count(qp, wrong_state, 1);
     else if (connected &&
              (!gid_equal(&d->src, &qp->attr.path.dst) || !gid_equal(&d->dst, &qp->attr.path.src)))
-        e->counters.wrong_source++;
+        qp_count(qp, wrong_source, 1);
     else if (is_response(p))
         completer_receive(qp, p, e->now);
     else
         responder_receive(qp, p, d, e->now);
     qp_fail_lost(qp);
+    qp_touch(qp);
 }
 
 static void pass_time(struct engine *e, uint64_t now)
@@ -169,7 +173,12 @@ static uint32_t transmit_for(struct qp *qp, uint64_t now, struct datagram_batch 
         if (count == 0)
             count = responder_transmit(qp, now, b);
     }
+    if (count > 0) {
+        qp->counters.sent_packets += count;
+        qp_count(qp, sent_bytes, (count - 1) * (uint64_t)b->segment_len + b->last_len);
+    }
     qp_fail_lost(qp);
+    qp_touch(qp);
     return count;
 }
 
@@ -210,5 +219,6 @@ void engine_advance(struct engine *e, uint64_t now)
         requester_expire(qp, e->now);
         timer_update(qp);
         qp_fail_lost(qp);
+        qp_touch(qp);
     }
 }

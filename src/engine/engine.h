@@ -14,6 +14,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "engine/counters.h"
 #include "wire/datagram.h"
 
 struct cq;
@@ -100,53 +101,6 @@ struct engine_event {
 
 /* Takes the oldest event. Returns false when there is none. */
 bool engine_event_next(struct engine *e, struct engine_event *out);
-
-/*
- * What an engine counts. Names of adapters' and rxe's counters where they have one.
- * name, sentence
- */
-#define ENGINE_COUNTERS(C)                                                                         \
-    C(rcv_packets, "datagrams handed in")                                                          \
-    C(sent_packets, "datagrams handed out")                                                        \
-    C(rcv_payload_bytes, "payload bytes accepted")                                                 \
-    C(sent_payload_bytes, "payload bytes handed out, repeats included")                            \
-    C(requests, "requests carried out as responder")                                               \
-    C(malformed, "datagrams that the packet parser refused")                                       \
-    C(no_qp, "datagrams for a QPN that does not exist")                                            \
-    C(wrong_service, "datagrams whose opcode is of another service than the QP's")                 \
-    C(wrong_state, "datagrams for a QP in a state that does not take them")                        \
-    C(wrong_pkey, "datagrams with a wrong P_Key")                                                  \
-    C(wrong_qkey, "datagrams with a wrong Q_Key")                                                  \
-    C(wrong_source, "datagrams for a connected QP from another address than its peer's")           \
-    C(out_of_sequence, "requests past the expected PSN")                                           \
-    C(duplicate_request, "requests before the expected PSN")                                       \
-    C(bad_sequence_opcode, "requests whose opcode does not continue or begin a message")           \
-    C(bad_length, "requests whose length does not fit opcode, PMTU or message")                    \
-    C(remote_access_refused, "requests with a key, right or range that is not good")               \
-    C(no_receive, "requests that found no receive request (RNR on RC, dropped on UC and UD)")      \
-    C(receive_too_small, "messages longer than their receive request")                             \
-    C(responder_memory_fault, "requests that met memory that is gone")                             \
-    C(too_many_reads, "READs and atomics beyond the responder's resources")                        \
-    C(message_broken, "UC messages dropped because a packet was missing")                          \
-    C(stale_response, "responses that acknowledge nothing outstanding")                            \
-    C(bad_response, "responses that contradict the request")                                       \
-    C(packet_seq_err, "NAKs for PSN sequence that came in")                                        \
-    C(implied_nak_seq_err, "READ or atomic responses found missing by a later response")           \
-    C(rnr_nak_rcv, "RNR NAKs that came in")                                                        \
-    C(remote_err_nak_rcv, "NAKs other than PSN sequence that came in")                             \
-    C(local_ack_timeout_err, "retransmission time-outs")                                           \
-    C(retry_exceeded, "requests that ended because retries were used up")                          \
-    C(rnr_retry_exceeded, "requests that ended because RNR retries were used up")                  \
-    C(retransmitted_packets, "request packets sent again")                                         \
-    C(window_blocked, "times that a QP waited for its destination's window")                       \
-    C(cnp_rcv, "congestion notification packets that came in")                                     \
-    C(ecn_marked, "datagrams that came in marked congestion experienced")
-
-struct engine_counters {
-#define ENGINE_COUNTER_FIELD(name, text) uint64_t name;
-    ENGINE_COUNTERS(ENGINE_COUNTER_FIELD)
-#undef ENGINE_COUNTER_FIELD
-};
 
 const struct engine_counters *engine_counters(const struct engine *e);
 

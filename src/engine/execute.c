@@ -189,7 +189,7 @@ static enum verdict execute_atomic(struct qp *qp, const struct packet *p)
 
 enum verdict execute(struct qp *qp, const struct packet *p)
 {
-    qp->engine->counters.rcv_payload_bytes += p->payload_len;
+    qp_count(qp, rcv_payload_bytes, p->payload_len);
     switch (p->operation->kind) {
     case KIND_SEND:
         return execute_send(qp, p);

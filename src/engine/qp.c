@@ -127,12 +127,14 @@ static struct qp *qp_make(struct engine *e, const struct qp_init *init)
     qp->cap = init->cap;
     qp->all_signaled = init->all_signaled;
     qp->context = init->context;
+    qp->port_tag = init->port_tag;
     qp->state = QP_RESET;
     qp->pmtu_created = init->pmtu != 0 ? init->pmtu : PMTU_MAX;
     qp->attr.pmtu = qp->pmtu_created;
     qp->timer_index = QP_NO_TIMER;
     qp->deadline_ns = ENGINE_NEVER;
     list_init(&qp->ready_link);
+    list_init(&qp->touched_link);
     list_init(&qp->window_link);
     event_source_init(&qp->events, EVENT_OWNER_QP);
     return qp;
@@ -178,6 +180,7 @@ int qp_new(struct engine *e, struct qp_init *init, struct qp **out)
     requester_reset(qp, psn_make(0));
     qp->src_port = roce_src_port_ud(qp->qpn);
     use_parts(qp);
+    qp_touch(qp);
     *out = qp;
     return 0;
 
@@ -234,6 +237,7 @@ int qp_free(struct qp *qp)
 
     qp_reset(qp);
     leave_parts(qp);
+    list_remove(&qp->touched_link);
     e->qps[qp->qpn & QPN_INDEX_MASK] = NULL;
     e->qp_count--;
     recv_queue_fini(&qp->responder.rq);
@@ -319,6 +323,7 @@ void qp_enter_error(struct qp *qp)
     if (qp->srq != NULL)
         event_raise(qp->engine, &qp->events, ENGINE_EVENT_LAST_WQE);
     qp_make_ready(qp); /* a NAK may still have to leave */
+    qp_touch(qp);
 }
 
 /* One that was in error already lost flushes: that it failed is known. */

@@ -98,6 +98,7 @@ struct qp_init {
     uint32_t pmtu; /* UD: largest payload, that of the port; 0: PMTU_MAX. RC and UC set theirs by
                       modify */
     void *context;
+    uint32_t port_tag; /* the caller's number for the port that it is on */
 };
 
 /* init->cap is rewritten with the real capabilities. Returns 0; -EINVAL beyond the limits or for an

@@ -440,6 +440,7 @@ int qp_modify(struct qp *qp, const struct qp_attr *attr, uint32_t mask, const ch
         return error;
     }
     enter_state(qp, ch.to);
+    qp_touch(qp);
     return 0;
 }
 

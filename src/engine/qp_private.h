@@ -12,6 +12,7 @@
 
 #include "base/list.h"
 #include "engine/cq_private.h"
+#include "engine/counters.h"
 #include "engine/event_private.h"
 #include "engine/qp.h"
 #include "engine/srq_private.h"
@@ -141,6 +142,8 @@ struct qp {
     bool all_signaled;
     uint32_t pmtu_created; /* UD: the port's; attr.pmtu after every RESET */
     void *context;
+    uint32_t port_tag;  /* what qp_view tells; the caller's */
+    uint32_t published; /* the caller's, see qp_published */
 
     /* set by modify */
     enum qp_state state;
@@ -157,13 +160,22 @@ struct qp {
     bool comm_est_raised;
     bool completion_lost; /* its CQ was full; looked at when nobody is in the middle of its work */
     struct event_source events;
-    struct list ready_link;  /* on engine.ready */
-    struct list window_link; /* on the waiting list of a window */
-    uint64_t deadline_ns;    /* earliest of its timers, as the heap has it */
-    uint32_t timer_index;    /* in engine.timers; QP_NO_TIMER: not in it */
+    struct qp_counters counters;
+    struct list touched_link; /* on engine.touched */
+    struct list ready_link;   /* on engine.ready */
+    struct list window_link;  /* on the waiting list of a window */
+    uint64_t deadline_ns;     /* earliest of its timers, as the heap has it */
+    uint32_t timer_index;     /* in engine.timers; QP_NO_TIMER: not in it */
 };
 
 #define QP_NO_TIMER UINT32_MAX
+
+/* Counts for the QP and for its engine; name is a row of QP_COUNTERS. */
+#define qp_count(qp, name, amount)                                                                 \
+    ((qp)->engine->counters.name += (amount), (qp)->counters.name += (amount))
+
+/* Something of it has changed that qp_view shows. */
+void qp_touch(struct qp *qp);
 
 /* --- qp.c --- */
 

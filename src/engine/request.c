@@ -206,16 +206,15 @@ static enum completion_status copy_payload(struct qp *qp, const struct request *
 static void advance(struct qp *qp, const struct request *rq)
 {
     struct requester *r = &qp->requester;
-    struct engine_counters *counters = &qp->engine->counters;
     struct psn end = psn_add(requester_cursor_psn(r), rq->packet_count);
     uint32_t cost = rq->byte_count + rq->packet_count * WINDOW_PACKET_COST;
 
-    counters->sent_packets++;
-    counters->sent_payload_bytes += rq->payload_len;
+    qp->engine->counters.sent_packets++;
+    qp_count(qp, sent_payload_bytes, rq->payload_len);
     if (psn_after(end, r->psn_sent))
         r->psn_sent = end;
     else
-        counters->retransmitted_packets++;
+        qp_count(qp, retransmitted_packets, 1);
     if (qp->service == SERVICE_RC && rq->wqe->opcode == WR_READ) {
         r->read_in_flight += cost;
         window_charge(&qp->engine->read_window, cost);

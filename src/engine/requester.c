@@ -110,10 +110,10 @@ static void park(struct qp *qp, enum send_block block, uint64_t now)
     struct engine *e = qp->engine;
 
     if (block == SEND_BLOCK_WINDOW) {
-        e->counters.window_blocked++;
+        qp_count(qp, window_blocked, 1);
         list_push_tail(&qp->window->waiting, &qp->window_link);
     } else if (block == SEND_BLOCK_READ_WINDOW) {
-        e->counters.window_blocked++;
+        qp_count(qp, window_blocked, 1);
         list_push_tail(&e->read_window.waiting, &qp->window_link);
     } else if (block == SEND_BLOCK_ROOM) {
         qp->requester.room_wait_ns = now + ROOM_RETRY_NS;
@@ -229,7 +229,7 @@ void requester_retry(struct qp *qp, uint64_t now)
     struct requester *r = &qp->requester;
 
     if (r->retries_left == 0) {
-        qp->engine->counters.retry_exceeded++;
+        qp_count(qp, retry_exceeded, 1);
         requester_fail_head(qp, STATUS_RETRY_EXC_ERR);
         return;
     }
@@ -251,7 +251,7 @@ void requester_expire(struct qp *qp, uint64_t now)
         qp_make_ready(qp);
     }
     if (r->retransmit_ns <= now) {
-        qp->engine->counters.local_ack_timeout_err++;
+        qp_count(qp, local_ack_timeout_err, 1);
         r->retransmit_ns = ENGINE_NEVER;
         r->nak_taken = false;
         requester_retry(qp, now);

@@ -198,7 +198,7 @@ struct consequence {
     enum qp_effect effect;
     enum completion_status receive_status;
     enum engine_event_type event;
-    size_t counter; /* offset in struct engine_counters */
+    size_t counter; /* offset in struct qp_counters */
 };
 
 #define ENGINE_EVENT_NONE ENGINE_EVENT_COMPLETION /* a QP never raises that one */
@@ -210,7 +210,7 @@ static const struct consequence consequences[] = {
                            .effect = QP_EFFECT_##qp,                                               \
                            .receive_status = STATUS_##status,                                      \
                            .event = ENGINE_EVENT_##raises,                                         \
-                           .counter = offsetof(struct engine_counters, count)},
+                           .counter = offsetof(struct qp_counters, count)},
     VERDICTS(VERDICT_ROW)
 #undef VERDICT_ROW
 };
@@ -220,9 +220,48 @@ const char *verdict_name(enum verdict verdict)
     return consequences[verdict].name;
 }
 
-static void count(struct engine *e, enum verdict v)
+static void count_at(void *counters, size_t offset)
 {
-    ++*(uint64_t *)(void *)((char *)&e->counters + consequences[v].counter);
+    ++*(uint64_t *)(void *)((char *)counters + offset);
+}
+
+/* Offset in struct qp_counters of what counts messages of the kind; 0: they are not counted. */
+static size_t kind_counter(enum operation_kind kind)
+{
+    switch (kind) {
+    case KIND_SEND:
+        return offsetof(struct qp_counters, rx_send_requests);
+    case KIND_WRITE:
+    case KIND_ATOMIC_WRITE:
+        return offsetof(struct qp_counters, rx_write_requests);
+    case KIND_READ:
+        return offsetof(struct qp_counters, rx_read_requests);
+    case KIND_CMP_SWAP:
+    case KIND_FETCH_ADD:
+        return offsetof(struct qp_counters, rx_atomic_requests);
+    case KIND_READ_RESPONSE:
+    case KIND_ACK:
+    case KIND_ATOMIC_ACK:
+    case KIND_FLUSH:
+    case KIND_RESYNC:
+    case KIND_CNP:
+        break;
+    }
+    return 0;
+}
+
+static void count(struct qp *qp, enum verdict v, const struct judged *rq)
+{
+    size_t of_kind = kind_counter(rq->kind);
+
+    static_assert(offsetof(struct engine_counters, malformed) == sizeof(struct qp_counters),
+                  "what an engine counts begins as what a queue pair counts");
+    count_at(&qp->engine->counters, consequences[v].counter);
+    count_at(&qp->counters, consequences[v].counter);
+    if (v == VERDICT_ACCEPT && of_kind != 0 && position_starts(rq->position)) {
+        count_at(&qp->engine->counters, of_kind);
+        count_at(&qp->counters, of_kind);
+    }
 }
 
 /* A NAK goes out once; then silence until the expected packet arrives (IBA 9.7.5.1.2). */
@@ -313,14 +352,14 @@ static void receive_uc(struct qp *qp, const struct judged *rq)
     enum verdict v;
 
     if (begins_anew) {
-        qp->engine->counters.message_broken++;
+        qp_count(qp, message_broken, 1);
         drop_message(qp);
     }
     v = judge(qp, rq);
     if (v == VERDICT_ACCEPT)
         v = execute(qp, p);
     r->epsn = psn_add(p->h.bth.psn, 1);
-    count(qp->engine, v);
+    count(qp, v, rq);
     if (v == VERDICT_ACCEPT)
         return;
     if (v == VERDICT_RECEIVE_BAD) { /* a local fault, not the peer's (IBA 9.9.3) */
@@ -328,7 +367,7 @@ static void receive_uc(struct qp *qp, const struct judged *rq)
         return;
     }
     if (r->in_message)
-        qp->engine->counters.message_broken++;
+        qp_count(qp, message_broken, 1);
     drop_message(qp);
 }
 
@@ -341,7 +380,7 @@ static void receive_rc(struct qp *qp, const struct judged *rq)
 
     if (v == VERDICT_ACCEPT)
         v = execute(qp, p);
-    count(qp->engine, v);
+    count(qp, v, rq);
     answer(qp, p, v);
     if (v == VERDICT_ACCEPT) {
         if (rq->kind == KIND_READ && p->h.reth.dma_len > 0)

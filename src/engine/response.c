@@ -102,9 +102,9 @@ static void fail_read(struct qp *qp, struct psn psn, enum verdict v)
     r->nak_syndrome = aeth_make(AETH_NAK, code);
     r->nak_psn = psn;
     if (v == VERDICT_BAD_ACCESS)
-        qp->engine->counters.remote_access_refused++;
+        qp_count(qp, remote_access_refused, 1);
     else
-        qp->engine->counters.responder_memory_fault++;
+        qp_count(qp, responder_memory_fault, 1);
     responder_fail(qp, NULL, v);
 }
 
@@ -164,7 +164,7 @@ static bool append_read(struct qp *qp, struct response_batch *b,
     h.bth.pad_count = packet_pad(len);
     h.aeth.msn = resource->msn;
     headers_write(&h, to);
-    qp->engine->counters.sent_payload_bytes += len;
+    qp_count(qp, sent_payload_bytes, len);
     take(qp, b, headers_len + len + packet_pad(len) + ICRC_LEN);
     return true;
 }
