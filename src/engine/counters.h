@@ -21,7 +21,7 @@
     C(rx_write_requests, "WRITE messages that were taken")                                         \
     C(rx_read_requests, "READs that were taken")                                                   \
     C(rx_atomic_requests, "atomics that were taken")                                               \
-    C(wrong_service, "datagrams whose opcode is of another service than the QP's")                 \
+    C(wrong_service, "datagrams whose opcode is not one for the QP's service and side")            \
     C(wrong_state, "datagrams for a QP in a state that does not take them")                        \
     C(wrong_pkey, "datagrams with a wrong P_Key")                                                  \
     C(wrong_qkey, "datagrams with a wrong Q_Key")                                                  \
@@ -34,6 +34,7 @@
     C(no_receive, "requests that found no receive request (RNR on RC, dropped on UC and UD)")      \
     C(receive_too_small, "messages longer than their receive request")                             \
     C(responder_memory_fault, "requests that met memory that is gone")                             \
+    C(wrong_xrc_srq, "XRC requests whose SRQ does not exist or is of another domain")              \
     C(too_many_reads, "READs and atomics beyond the responder's resources")                        \
     C(message_broken, "UC messages dropped because a packet was missing")                          \
     C(stale_response, "responses that acknowledge nothing outstanding")                            \

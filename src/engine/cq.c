@@ -152,19 +152,24 @@ static void notify(struct cq *cq, bool solicited)
 
 static void lose(struct cq *cq, const struct completion *c)
 {
+    struct qp *qp = qp_find(cq->engine, c->qpn);
+
     if (!cq->overrun)
         event_raise(cq->engine, &cq->events, ENGINE_EVENT_CQ_ERR);
     cq->overrun = true;
-    if (c->qp != NULL)
-        c->qp->completion_lost = true;
+    if (qp != NULL)
+        qp->completion_lost = true;
 }
 
 /* Errors, by side and by what was wrong. */
-static void count_error(struct qp *qp, const struct completion *c)
+static void count_error(struct cq *cq, const struct completion *c)
 {
+    struct qp *qp = qp_find(cq->engine, c->qpn);
     bool receive = (c->opcode & COMPLETION_RECV) != 0;
     bool flushed = c->status == STATUS_WR_FLUSH_ERR;
 
+    if (qp == NULL)
+        return;
     if (receive) {
         qp_count(qp, resp_cqe_error, 1);
         qp_count(qp, resp_cqe_flush_error, flushed);
@@ -181,9 +186,8 @@ void cq_push(struct cq *cq, const struct completion *c, bool solicited)
 {
     struct completion *entry;
 
-    if (c->status != STATUS_SUCCESS && c->qp != NULL)
-        count_error(c->qp, c);
-
+    if (c->status != STATUS_SUCCESS)
+        count_error(cq, c);
     if (cq->overrun || cq->queued == cq->capacity) {
         lose(cq, c);
         notify(cq, true); /* who sleeps must wake up to see the error */
@@ -196,14 +200,14 @@ void cq_push(struct cq *cq, const struct completion *c, bool solicited)
     notify(cq, solicited || c->status != STATUS_SUCCESS);
 }
 
-void cq_forget_qp(struct cq *cq, const struct qp *qp)
+void cq_forget(struct cq *cq, const void *owner)
 {
     uint32_t kept = 0;
 
     for (uint32_t i = 0; i < cq->queued; i++) {
         const struct completion *c = entry_at(cq, i);
 
-        if (c->qp != qp)
+        if (c->owner != owner)
             *entry_at(cq, kept++) = *c;
     }
     cq->queued = kept;

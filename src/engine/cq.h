@@ -10,7 +10,6 @@
 #include <stdint.h>
 
 struct engine;
-struct qp;
 
 /* The numbers of these three enums are those of the verbs interface; verbs/ asserts it. */
 enum completion_status {
@@ -58,7 +57,7 @@ struct completion {
     uint32_t flags; /* enum completion_flag_set */
     uint8_t service_level;
     uint64_t timestamp_ns; /* engine time when it was queued */
-    struct qp *qp;
+    const void *owner; /* the QP, or the XRC SRQ that it came through; it is forgotten with it */
 };
 
 struct cq;

@@ -39,8 +39,8 @@ struct cq {
  */
 void cq_push(struct cq *cq, const struct completion *c, bool solicited);
 
-/* Drops the entries of a QP that goes away or is reset. */
-void cq_forget_qp(struct cq *cq, const struct qp *qp);
+/* Drops the entries of a QP that goes away or is reset, or of an XRC SRQ that goes away. */
+void cq_forget(struct cq *cq, const void *owner);
 
 /* Counts the QPs and SRQs that use it. */
 void cq_get(struct cq *cq);

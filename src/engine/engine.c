@@ -58,6 +58,7 @@ int engine_new(const struct engine_config *config, struct engine **out)
     window_init(&e->read_window,
                 config->read_window != 0 ? config->read_window : READ_WINDOW_DEFAULT, 0);
     e->qpn_next = (uint32_t)random_below(&e->random, QP_COUNT_MAX);
+    e->srqn_next = (uint32_t)random_below(&e->random, XRC_SRQN_SPACE);
     *out = e;
     return 0;
 
@@ -74,7 +75,9 @@ void engine_free(struct engine *e)
     assert(e->cq_count == 0);
     assert(e->srq_count == 0);
     assert(e->pd_count == 0);
+    assert(e->xrcd_count == 0);
     mr_table_free(e);
+    free(e->xrc_srqs);
     free(e->timers);
     free(e->qps);
     free(e);
@@ -103,6 +106,12 @@ static bool takes_requests(const struct qp *qp)
     return qp->state == QP_RTR || qp->state == QP_RTS || qp->state == QP_SQD || qp->state == QP_SQE;
 }
 
+/* XRC: an initiator takes answers only, a target only requests. */
+static bool plays_part(const struct qp *qp, const struct packet *p)
+{
+    return qp->service != SERVICE_XRC || qp_is_target(qp) != is_response(p);
+}
+
 static void receive_for(struct engine *e, struct qp *qp, const struct packet *p,
                         const struct datagram *d)
 {
@@ -110,7 +119,7 @@ static void receive_for(struct engine *e, struct qp *qp, const struct packet *p,
 
     qp->counters.rcv_packets++;
     qp_count(qp, rcv_bytes, d->len);
-    if (opcode_service(p->h.bth.opcode) != qp->service)
+    if (opcode_service(p->h.bth.opcode) != qp->service || !plays_part(qp, p))
         qp_count(qp, wrong_service, 1);
     else if (!pkey_matches(p->h.bth.pkey, e->config.pkey))
         qp_count(qp, wrong_pkey, 1);

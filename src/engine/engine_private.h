@@ -25,6 +25,9 @@ struct engine {
     uint32_t pd_count;
     uint32_t cq_count;
     uint32_t srq_count;
+    uint32_t xrcd_count;
+    struct srq **xrc_srqs; /* by number; NULL before the first */
+    uint32_t srqn_next;    /* as qpn_next */
     struct mr_table *mrs;
     struct window_table windows;
     struct window read_window; /* READ responses on their way to this engine */

@@ -22,8 +22,9 @@ void receive_complete(struct qp *qp, struct recv_wqe *wqe, const struct packet *
         .qpn = qp->qpn,
         .src_qpn = end->src_qpn,
         .flags = end->flags,
-        .qp = qp,
+        .owner = qp_receive_owner(qp),
     };
+    struct cq *cq = qp_receive_cq(qp);
     bool solicited = false;
 
     if (end->status == STATUS_SUCCESS) {
@@ -38,7 +39,7 @@ void receive_complete(struct qp *qp, struct recv_wqe *wqe, const struct packet *
         }
     }
     qp_release_receive(qp, wqe);
-    cq_push(qp->recv_cq, &c, solicited);
+    cq_push(cq, &c, solicited);
 }
 
 /* The message is whole. */
@@ -89,7 +90,7 @@ static enum verdict execute_send(struct qp *qp, const struct packet *p)
         return VERDICT_RECEIVE_BAD;
     r->placed += p->payload_len;
     if ((p->operation->headers & HEADER_IETH) != 0 &&
-        mr_invalidate(qp->engine, qp->pd, p->h.ieth) != MR_OK)
+        mr_invalidate(qp->engine, qp_receive_pd(qp), p->h.ieth) != MR_OK)
         return VERDICT_BAD_ACCESS;
     if (position_ends(p->operation->position))
         finish_message(qp, p);
@@ -99,7 +100,8 @@ static enum verdict execute_send(struct qp *qp, const struct packet *p)
 static enum verdict execute_write(struct qp *qp, const struct packet *p)
 {
     struct responder *r = &qp->responder;
-    struct mr_query q = {.pd = qp->pd, .len = p->payload_len, .access = ACCESS_REMOTE_WRITE};
+    struct mr_query q = {
+        .pd = qp_receive_pd(qp), .len = p->payload_len, .access = ACCESS_REMOTE_WRITE};
     uint8_t *memory;
 
     if (position_starts(p->operation->position))
@@ -142,6 +144,7 @@ static struct read_resource *remember(struct qp *qp, const struct packet *p)
         .psn_first = p->h.bth.psn,
         .packet_count = 1,
         .msn = r->msn,
+        .srqn = p->h.xrceth.srqn,
     };
     return resource;
 }
@@ -161,7 +164,7 @@ static void execute_read(struct qp *qp, const struct packet *p)
 /* Atomic among the QPs of this engine (what adapters report as ATOMIC_HCA). */
 static enum verdict execute_atomic(struct qp *qp, const struct packet *p)
 {
-    struct mr_query q = {.pd = qp->pd,
+    struct mr_query q = {.pd = qp_receive_pd(qp),
                          .va = p->h.atomic.va,
                          .len = sizeof(uint64_t),
                          .key = p->h.atomic.rkey,

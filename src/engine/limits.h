@@ -17,6 +17,8 @@
 #define CQ_COUNT_MAX 65535u
 #define SRQ_COUNT_MAX 65535u
 #define SRQ_WR_MAX 32767u
+#define XRCD_COUNT_MAX 65535u
+#define XRC_SRQN_SPACE 65536u   /* numbers of XRC SRQs; 0 is none */
 #define MR_COUNT_MAX (1u << 20) /* the index part of a key, see memory.c */
 #define MR_LEN_MAX (1ull << 46)
 #define PD_COUNT_MAX 65535u

@@ -17,16 +17,16 @@
 /* Which opcodes a service has: one bit per enum service (IBA table 87). */
 #define ON(service) (1u << SERVICE_##service)
 static const uint8_t services_of[] = {
-    [WR_WRITE] = ON(RC) | ON(UC),
-    [WR_WRITE_IMM] = ON(RC) | ON(UC),
-    [WR_SEND] = ON(RC) | ON(UC) | ON(UD),
-    [WR_SEND_IMM] = ON(RC) | ON(UC) | ON(UD),
-    [WR_READ] = ON(RC),
-    [WR_CMP_SWAP] = ON(RC),
-    [WR_FETCH_ADD] = ON(RC),
+    [WR_WRITE] = ON(RC) | ON(XRC) | ON(UC),
+    [WR_WRITE_IMM] = ON(RC) | ON(XRC) | ON(UC),
+    [WR_SEND] = ON(RC) | ON(XRC) | ON(UC) | ON(UD),
+    [WR_SEND_IMM] = ON(RC) | ON(XRC) | ON(UC) | ON(UD),
+    [WR_READ] = ON(RC) | ON(XRC),
+    [WR_CMP_SWAP] = ON(RC) | ON(XRC),
+    [WR_FETCH_ADD] = ON(RC) | ON(XRC),
     [WR_LOCAL_INV] = 0,
     [WR_BIND_MW] = 0,
-    [WR_SEND_INV] = ON(RC),
+    [WR_SEND_INV] = ON(RC) | ON(XRC),
 };
 #undef ON
 
@@ -36,6 +36,8 @@ static int judge_opcode(const struct qp *qp, const struct send_wr *wr)
         return -EINVAL;
     if (wr->opcode == WR_LOCAL_INV || wr->opcode == WR_BIND_MW)
         return -EOPNOTSUPP;
+    if (qp_is_target(qp))
+        return -EINVAL; /* it has no send side */
     return (services_of[wr->opcode] & (1u << qp->service)) != 0 ? 0 : -EINVAL;
 }
 
@@ -50,7 +52,7 @@ bool qp_may_gather(const struct qp *qp)
 {
     const struct requester *r = &qp->requester;
 
-    return qp->service == SERVICE_RC && r->retransmit_ns != ENGINE_NEVER &&
+    return qp_is_reliable(qp) && r->retransmit_ns != ENGINE_NEVER &&
            r->sq.tail - r->sq.next < GATHER_MAX;
 }
 
@@ -129,6 +131,7 @@ int qp_post_send(struct qp *qp, const struct send_wr *wr)
         wqe->rc.rkey = wr->rkey;
         wqe->rc.compare = wr->compare;
         wqe->rc.swap = wr->swap;
+        wqe->rc.srqn = wr->remote_srqn;
     }
     copy_data(wr, send_queue_data(sq, sq->tail));
     sq->tail++;
@@ -144,7 +147,7 @@ int qp_post_recv(struct qp *qp, const struct recv_wr *wr)
 {
     int error;
 
-    if (qp->srq != NULL || qp->state == QP_RESET)
+    if (qp->srq != NULL || qp->service == SERVICE_XRC || qp->state == QP_RESET)
         return -EINVAL;
     error = recv_queue_post(&qp->responder.rq, wr);
     if (error == 0 && qp->state == QP_ERR)

@@ -15,6 +15,7 @@
 #include "engine/memory.h"
 #include "engine/qp_private.h"
 #include "engine/requester_private.h"
+#include "engine/xrc_private.h"
 
 /* QPNs 0 and 1 of every slot are left alone: they are special on slot 0. */
 #define QPN_FIRST (QPN_SPACE - QP_COUNT_MAX)
@@ -45,6 +46,11 @@ enum qp_state qp_state(const struct qp *qp)
 void *qp_context(const struct qp *qp)
 {
     return qp->context;
+}
+
+void qp_set_context(struct qp *qp, void *context)
+{
+    qp->context = context;
 }
 
 void qp_make_ready(struct qp *qp)
@@ -94,6 +100,30 @@ static bool cap_is_possible(const struct qp_init *init)
            cap->inline_max <= QP_INLINE_MAX;
 }
 
+/* Which parts the kinds of QP have (IBA 10.2.4; XRC: annex A14). */
+static bool parts_fit(const struct qp_init *init)
+{
+    bool sends = init->pd != NULL && init->send_cq != NULL;
+
+    switch (init->service) {
+    case SERVICE_RC:
+    case SERVICE_UC:
+    case SERVICE_UD:
+        return sends && init->recv_cq != NULL && init->xrcd == NULL &&
+               (init->srq == NULL || init->srq->xrcd == NULL);
+    case SERVICE_XRC:
+        if (init->srq != NULL)
+            return false;
+        if (init->xrcd == NULL)
+            return sends;
+        return init->pd == NULL && init->send_cq == NULL && init->recv_cq == NULL;
+    case SERVICE_RD:
+    case SERVICE_CNP:
+        break;
+    }
+    return false;
+}
+
 /* What is given is at least what was asked for; some clients need two SGEs in any case. */
 static void round_cap(struct qp_init *init)
 {
@@ -101,7 +131,9 @@ static void round_cap(struct qp_init *init)
 
     if (cap->send_wr_max > 0 && cap->send_sge_max < 2)
         cap->send_sge_max = 2;
-    if (init->srq != NULL) {
+    if (init->xrcd != NULL)
+        *cap = (struct qp_cap){0};
+    if (init->srq != NULL || init->service == SERVICE_XRC) {
         cap->recv_wr_max = 0;
         cap->recv_sge_max = 0;
     } else if (cap->recv_wr_max > 0 && cap->recv_sge_max == 0) {
@@ -122,8 +154,9 @@ static struct qp *qp_make(struct engine *e, const struct qp_init *init)
     qp->service = init->service;
     qp->pd = init->pd;
     qp->send_cq = init->send_cq;
-    qp->recv_cq = init->recv_cq;
+    qp->recv_cq = init->service != SERVICE_XRC ? init->recv_cq : NULL;
     qp->srq = init->srq;
+    qp->xrcd = init->xrcd;
     qp->cap = init->cap;
     qp->all_signaled = init->all_signaled;
     qp->context = init->context;
@@ -136,24 +169,37 @@ static struct qp *qp_make(struct engine *e, const struct qp_init *init)
     list_init(&qp->ready_link);
     list_init(&qp->touched_link);
     list_init(&qp->window_link);
+    list_init(&qp->target_link);
     event_source_init(&qp->events, EVENT_OWNER_QP);
     return qp;
 }
 
 static void use_parts(struct qp *qp)
 {
+    if (qp_is_target(qp)) {
+        qp->xrcd->use_count++;
+        list_push_tail(&qp->xrcd->targets, &qp->target_link);
+        return;
+    }
     qp->pd->use_count++;
     cq_get(qp->send_cq);
-    cq_get(qp->recv_cq);
+    if (qp->recv_cq != NULL)
+        cq_get(qp->recv_cq);
     if (qp->srq != NULL)
         qp->srq->use_count++;
 }
 
 static void leave_parts(struct qp *qp)
 {
+    if (qp_is_target(qp)) {
+        qp->xrcd->use_count--;
+        list_remove(&qp->target_link);
+        return;
+    }
     qp->pd->use_count--;
     cq_put(qp->send_cq);
-    cq_put(qp->recv_cq);
+    if (qp->recv_cq != NULL)
+        cq_put(qp->recv_cq);
     if (qp->srq != NULL)
         qp->srq->use_count--;
 }
@@ -163,9 +209,7 @@ int qp_new(struct engine *e, struct qp_init *init, struct qp **out)
     struct qp *qp;
     int error = -ENOMEM;
 
-    if (init->service != SERVICE_RC && init->service != SERVICE_UC && init->service != SERVICE_UD)
-        return -EINVAL;
-    if (!cap_is_possible(init))
+    if (!parts_fit(init) || !cap_is_possible(init))
         return -EINVAL;
     round_cap(init);
     qp = qp_make(e, init);
@@ -224,8 +268,10 @@ void qp_reset(struct qp *qp)
     requester_reset(qp, psn_make(0));
     responder_reset(qp, psn_make(0));
     responder_set_reads(qp, 0); /* to nothing: cannot fail */
-    cq_forget_qp(qp->send_cq, qp);
-    cq_forget_qp(qp->recv_cq, qp);
+    if (qp->send_cq != NULL)
+        cq_forget(qp->send_cq, qp);
+    if (qp->recv_cq != NULL)
+        cq_forget(qp->recv_cq, qp);
     event_forget(&qp->events);
     qp->comm_est_raised = false;
     qp->completion_lost = false;
@@ -294,11 +340,12 @@ static void flush_one_receive(struct qp *qp, struct recv_wqe *wqe)
         .status = STATUS_WR_FLUSH_ERR,
         .opcode = COMPLETION_RECV,
         .qpn = qp->qpn,
-        .qp = qp,
+        .owner = qp_receive_owner(qp),
     };
+    struct cq *cq = qp_receive_cq(qp);
 
     qp_release_receive(qp, wqe);
-    cq_push(qp->recv_cq, &c, false);
+    cq_push(cq, &c, false);
 }
 
 void qp_flush_receive(struct qp *qp)
@@ -337,15 +384,24 @@ void qp_fail_lost(struct qp *qp)
 
 struct recv_wqe *qp_take_receive(struct qp *qp)
 {
-    return qp->srq != NULL ? srq_take(qp->srq) : recv_queue_take(&qp->responder.rq);
+    struct srq *srq = qp_srq(qp);
+
+    return srq != NULL ? srq_take(srq) : recv_queue_take(&qp->responder.rq);
+}
+
+static struct recv_queue *receive_queue(struct qp *qp)
+{
+    struct srq *srq = qp_srq(qp);
+
+    return srq != NULL ? &srq->queue : &qp->responder.rq;
 }
 
 void qp_release_receive(struct qp *qp, struct recv_wqe *wqe)
 {
-    recv_queue_release(qp->srq != NULL ? &qp->srq->queue : &qp->responder.rq, wqe);
+    recv_queue_release(receive_queue(qp), wqe);
 }
 
 void qp_untake_receive(struct qp *qp, struct recv_wqe *wqe)
 {
-    recv_queue_untake(qp->srq != NULL ? &qp->srq->queue : &qp->responder.rq, wqe);
+    recv_queue_untake(receive_queue(qp), wqe);
 }

@@ -19,6 +19,7 @@ struct cq;
 struct engine;
 struct pd;
 struct qp;
+struct xrcd;
 
 /* The numbers of the enums in this file are those of the verbs interface; verbs/ asserts it. */
 enum qp_state {
@@ -88,11 +89,12 @@ struct qp_attr {
 };
 
 struct qp_init {
-    enum service service; /* RC, UC or UD */
+    enum service service; /* RC, UC, UD or XRC */
     struct pd *pd;
     struct cq *send_cq;
     struct cq *recv_cq;
-    struct srq *srq; /* or NULL */
+    struct srq *srq;   /* or NULL; none of a domain */
+    struct xrcd *xrcd; /* XRC: makes it a target; NULL: an initiator */
     struct qp_cap cap;
     bool all_signaled;
     uint32_t pmtu; /* UD: largest payload, that of the port; 0: PMTU_MAX. RC and UC set theirs by
@@ -101,8 +103,13 @@ struct qp_init {
     uint32_t port_tag; /* the caller's number for the port that it is on */
 };
 
-/* init->cap is rewritten with the real capabilities. Returns 0; -EINVAL beyond the limits or for an
- * unknown service; -ENOMEM. */
+/*
+ * init->cap is rewritten with the real capabilities. An XRC initiator has no
+ * receive side: recv_cq is not looked at. An XRC target has a domain and
+ * nothing else: pd and CQs are those of the SRQs that requests name.
+ * Returns 0; -EINVAL beyond the limits, for an unknown service or for parts
+ * that do not go together; -ENOMEM.
+ */
 int qp_new(struct engine *e, struct qp_init *init, struct qp **out);
 
 /* Forgets the QP, its work and its completions that were not polled. */
@@ -119,6 +126,7 @@ void qp_query(const struct qp *qp, struct qp_attr *attr, struct qp_cap *cap);
 uint32_t qp_qpn(const struct qp *qp);
 enum qp_state qp_state(const struct qp *qp);
 void *qp_context(const struct qp *qp);
+void qp_set_context(struct qp *qp, void *context);
 
 enum wr_opcode {
     WR_WRITE = 0,
@@ -159,7 +167,8 @@ struct send_wr {
     uint32_t rkey;
     uint64_t compare; /* or the number to add */
     uint64_t swap;
-    const struct ah *ah; /* UD: borrowed till the post returns */
+    uint32_t remote_srqn; /* XRC: SRQ that it is for */
+    const struct ah *ah;  /* UD: borrowed till the post returns */
     uint32_t remote_qpn;
     uint32_t remote_qkey; /* top bit set: the QP's own is sent (IBA 10.2.5) */
 };

@@ -175,6 +175,8 @@ struct transition {
     struct attribute_sets rc;
     struct attribute_sets uc;
     struct attribute_sets ud;
+    struct attribute_sets ini; /* XRC initiator: RC without its receive side */
+    struct attribute_sets tgt; /* XRC target: RC without its send side */
 };
 
 /* Names of the table, short enough that a transition is a line or two. */
@@ -201,7 +203,8 @@ enum {
 
 /* clang-format off */
 #define SETS(required, optional) {true, (required), (optional)}
-#define ANYTIME {.rc = SETS(0, 0), .uc = SETS(0, 0), .ud = SETS(0, 0)}
+#define ANYTIME                                                                                    \
+    {.rc = SETS(0, 0), .uc = SETS(0, 0), .ud = SETS(0, 0), .ini = SETS(0, 0), .tgt = SETS(0, 0)}
 
 /* [from][to]; what is not here is not allowed. */
 static const struct transition transitions[QP_STATE_COUNT][QP_STATE_COUNT] = {
@@ -213,6 +216,8 @@ static const struct transition transitions[QP_STATE_COUNT][QP_STATE_COUNT] = {
             .rc = SETS(PKEY | PORT | ACCESS,                       0),
             .uc = SETS(PKEY | PORT | ACCESS,                       0),
             .ud = SETS(PKEY | PORT | QKEY,                         0),
+            .ini = SETS(PKEY | PORT | ACCESS,                      0),
+            .tgt = SETS(PKEY | PORT | ACCESS,                      0),
         },
     },
     [QP_INIT] = {
@@ -222,11 +227,15 @@ static const struct transition transitions[QP_STATE_COUNT][QP_STATE_COUNT] = {
             .rc = SETS(0,                                          PKEY | PORT | ACCESS),
             .uc = SETS(0,                                          PKEY | PORT | ACCESS),
             .ud = SETS(0,                                          PKEY | PORT | QKEY),
+            .ini = SETS(0,                                         PKEY | PORT | ACCESS),
+            .tgt = SETS(0,                                         PKEY | PORT | ACCESS),
         },
         [QP_RTR] = {
             .rc = SETS(AV | PMTU | DEST | RQ_PSN | DEST_READS | RNR_TIMER, ALT | ACCESS | PKEY),
             .uc = SETS(AV | PMTU | DEST | RQ_PSN,                  ALT | ACCESS | PKEY),
             .ud = SETS(0,                                          PKEY | QKEY),
+            .ini = SETS(AV | PMTU | DEST | RQ_PSN,                 ALT | ACCESS | PKEY),
+            .tgt = SETS(AV | PMTU | DEST | RQ_PSN | DEST_READS | RNR_TIMER, ALT | ACCESS | PKEY),
         },
     },
     [QP_RTR] = {
@@ -236,6 +245,8 @@ static const struct transition transitions[QP_STATE_COUNT][QP_STATE_COUNT] = {
             .rc = SETS(SQ_PSN | TIMEOUT | RETRY | READS,           CUR | ALT | ACCESS | RNR_TIMER | MIG),
             .uc = SETS(SQ_PSN,                                     CUR | ALT | ACCESS | MIG),
             .ud = SETS(SQ_PSN,                                     CUR | QKEY),
+            .ini = SETS(SQ_PSN | TIMEOUT | RETRY | READS,          CUR | ALT | ACCESS | MIG),
+            .tgt = SETS(SQ_PSN | TIMEOUT,                          CUR | ALT | ACCESS | RNR_TIMER | MIG),
         },
     },
     [QP_RTS] = {
@@ -245,11 +256,15 @@ static const struct transition transitions[QP_STATE_COUNT][QP_STATE_COUNT] = {
             .rc = SETS(0,                                          CUR | ALT | ACCESS | RNR_TIMER | MIG),
             .uc = SETS(0,                                          CUR | ALT | ACCESS | MIG),
             .ud = SETS(0,                                          CUR | QKEY),
+            .ini = SETS(0,                                         CUR | ALT | ACCESS | MIG),
+            .tgt = SETS(0,                                         CUR | ALT | ACCESS | RNR_TIMER | MIG),
         },
         [QP_SQD] = {
             .rc = SETS(0,                                          NOTIFY),
             .uc = SETS(0,                                          NOTIFY),
             .ud = SETS(0,                                          NOTIFY),
+            .ini = SETS(0,                                         NOTIFY),
+            .tgt = SETS(0,                                         NOTIFY),
         },
     },
     [QP_SQD] = {
@@ -259,15 +274,19 @@ static const struct transition transitions[QP_STATE_COUNT][QP_STATE_COUNT] = {
             .rc = SETS(0,                                          CUR | ALT | ACCESS | RNR_TIMER | MIG),
             .uc = SETS(0,                                          CUR | ALT | ACCESS | MIG),
             .ud = SETS(0,                                          CUR | QKEY),
+            .ini = SETS(0,                                         CUR | ALT | ACCESS | MIG),
+            .tgt = SETS(0,                                         CUR | ALT | ACCESS | RNR_TIMER | MIG),
         },
         [QP_SQD] = {
             .rc = SETS(0, PORT | AV | TIMEOUT | RETRY | READS | DEST_READS | ALT | ACCESS | PKEY |
                           RNR_TIMER | MIG),
             .uc = SETS(0,                                          AV | ALT | ACCESS | PKEY | MIG),
             .ud = SETS(0,                                          PKEY | QKEY),
+            .ini = SETS(0, PORT | AV | TIMEOUT | RETRY | READS | ALT | ACCESS | PKEY | MIG),
+            .tgt = SETS(0, PORT | AV | TIMEOUT | DEST_READS | ALT | ACCESS | PKEY | RNR_TIMER | MIG),
         },
     },
-    [QP_SQE] = { /* RC has no such state: its errors lead to QP_ERR */
+    [QP_SQE] = { /* RC and XRC have no such state: its errors lead to QP_ERR */
         [QP_RESET] = ANYTIME,
         [QP_ERR] = ANYTIME,
         [QP_RTS] = {
@@ -294,9 +313,10 @@ static const struct attribute_sets *sets_for(const struct qp *qp, enum qp_state 
         return &t->uc;
     case SERVICE_UD:
         return &t->ud;
+    case SERVICE_XRC:
+        return qp_is_target(qp) ? &t->tgt : &t->ini;
     case SERVICE_RD:
     case SERVICE_CNP:
-    case SERVICE_XRC:
         break;
     }
     return &nothing; /* qp_new makes none of these */

@@ -39,6 +39,7 @@ struct send_wqe {
             uint64_t compare;
             uint64_t swap;
             uint32_t rkey;
+            uint32_t srqn; /* XRC */
         } rc;
         struct {
             struct path path;
@@ -94,6 +95,7 @@ struct read_resource {
     uint64_t va;
     uint32_t rkey;
     uint32_t length;
+    uint32_t srqn;     /* XRC: SRQ whose domain the memory is in */
     uint64_t original; /* result of the atomic */
 };
 
@@ -105,6 +107,7 @@ enum ack_kind {
 
 struct responder {
     struct recv_queue rq; /* unused with an SRQ */
+    struct srq *srq;      /* XRC: the one that the latest accepted request named; NULL: gone */
     struct psn epsn;      /* expected */
     struct psn msn;
     /* the message in progress */
@@ -138,6 +141,7 @@ struct qp {
     struct cq *send_cq;
     struct cq *recv_cq;
     struct srq *srq;
+    struct xrcd *xrcd; /* XRC target; then pd, CQs and srq are NULL */
     struct qp_cap cap;
     bool all_signaled;
     uint32_t pmtu_created; /* UD: the port's; attr.pmtu after every RESET */
@@ -164,6 +168,7 @@ struct qp {
     struct list touched_link; /* on engine.touched */
     struct list ready_link;   /* on engine.ready */
     struct list window_link;  /* on the waiting list of a window */
+    struct list target_link;  /* on xrcd.targets */
     uint64_t deadline_ns;     /* earliest of its timers, as the heap has it */
     uint32_t timer_index;     /* in engine.timers; QP_NO_TIMER: not in it */
 };
@@ -208,6 +213,43 @@ void qp_fail_lost(struct qp *qp);
 /* Completes all send (receive) requests as flushed, in order. */
 void qp_flush_send(struct qp *qp);
 void qp_flush_receive(struct qp *qp);
+
+/* Requests are acknowledged (IBA 9.7; XRC: annex A14). */
+static inline bool qp_is_reliable(const struct qp *qp)
+{
+    return qp->service == SERVICE_RC || qp->service == SERVICE_XRC;
+}
+
+/* The side of XRC that receives; the other one sends. */
+static inline bool qp_is_target(const struct qp *qp)
+{
+    return qp->xrcd != NULL;
+}
+
+/* The SRQ that serves the QP; NULL: its own receive queue does, or none that is there any more. */
+static inline struct srq *qp_srq(const struct qp *qp)
+{
+    return qp_is_target(qp) ? qp->responder.srq : qp->srq;
+}
+
+/* Where requests find memory, and where receives complete. XRC: only after a request was accepted.
+ */
+static inline struct pd *qp_receive_pd(const struct qp *qp)
+{
+    return qp_is_target(qp) ? qp->responder.srq->pd : qp->pd;
+}
+
+/* With whom a receive completion is forgotten: XRC targets come and go, their SRQs' completions
+ * stay. */
+static inline const void *qp_receive_owner(const struct qp *qp)
+{
+    return qp_is_target(qp) ? (const void *)qp->responder.srq : qp;
+}
+
+static inline struct cq *qp_receive_cq(const struct qp *qp)
+{
+    return qp_is_target(qp) ? qp->responder.srq->cq : qp->recv_cq;
+}
 
 /* The receive queue that serves the QP: its own or the SRQ's. */
 struct recv_wqe *qp_take_receive(struct qp *qp);

@@ -135,6 +135,7 @@ static void fill_extended(const struct qp *qp, const struct request *rq, struct 
             (wqe->ud.remote_qkey & QKEY_OF_QP) != 0 ? qp->attr.qkey : wqe->ud.remote_qkey;
         return;
     }
+    h->xrceth.srqn = wqe->rc.srqn;
     h->reth.va = wqe->rc.remote_addr;
     h->reth.rkey = wqe->rc.rkey;
     h->reth.dma_len = wqe->length;
@@ -215,10 +216,10 @@ static void advance(struct qp *qp, const struct request *rq)
         r->psn_sent = end;
     else
         qp_count(qp, retransmitted_packets, 1);
-    if (qp->service == SERVICE_RC && rq->wqe->opcode == WR_READ) {
+    if (qp_is_reliable(qp) && rq->wqe->opcode == WR_READ) {
         r->read_in_flight += cost;
         window_charge(&qp->engine->read_window, cost);
-    } else if (qp->service == SERVICE_RC) {
+    } else if (qp_is_reliable(qp)) {
         r->in_flight += cost;
         window_charge(qp->window, cost);
     }
@@ -229,7 +230,7 @@ static void advance(struct qp *qp, const struct request *rq)
         return;
     r->sq.next++;
     r->cursor = 0;
-    if (qp->service != SERVICE_RC) {
+    if (!qp_is_reliable(qp)) {
         /* Nothing answers: done when it has left (IBA 9.8.2, 9.8.3). */
         r->psn_una = end;
         requester_complete_head(qp, STATUS_SUCCESS);
@@ -269,7 +270,7 @@ bool request_append(struct qp *qp, struct request_batch *b)
     if (!fits(qp, b, &rq, len))
         return false;
     b->unasked += rq.payload_len;
-    if (qp->service == SERVICE_RC && b->unasked >= ACK_REQ_INTERVAL)
+    if (qp_is_reliable(qp) && b->unasked >= ACK_REQ_INTERVAL)
         h.bth.ack_req = true;
     if (h.bth.ack_req)
         b->unasked = 0;

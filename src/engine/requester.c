@@ -51,7 +51,7 @@ static bool out_of_credits(const struct requester *r, const struct send_wqe *wqe
     return psn_after(ssn, r->ssn_limit) && requester_outstanding(r);
 }
 
-static enum send_block block_of_rc(const struct qp *qp, const struct send_wqe *wqe)
+static enum send_block block_of_reliable(const struct qp *qp, const struct send_wqe *wqe)
 {
     const struct requester *r = &qp->requester;
 
@@ -86,7 +86,7 @@ enum send_block requester_block(const struct qp *qp)
     wqe = send_queue_at(&r->sq, r->sq.next);
     if (wqe->status != STATUS_SUCCESS)
         return SEND_BLOCK_LOCAL_ERROR;
-    return qp->service == SERVICE_RC ? block_of_rc(qp, wqe) : SEND_BLOCK_NONE;
+    return qp_is_reliable(qp) ? block_of_reliable(qp, wqe) : SEND_BLOCK_NONE;
 }
 
 /* Bytes that UC and UD may send to where the request at the cursor goes. */
@@ -98,7 +98,7 @@ static size_t datagram_room(const struct qp *qp, uint64_t now)
     const struct gid *dst = ud ? &wqe->ud.path.dst : &qp->attr.path.dst;
     uint32_t qpn = ud ? wqe->ud.remote_qpn : qp->attr.dest_qpn;
 
-    if (qp->service == SERVICE_RC || e->config.datagram_room == NULL)
+    if (qp_is_reliable(qp) || e->config.datagram_room == NULL)
         return SIZE_MAX;
     return e->config.datagram_room(e->config.context, dst, (uint8_t)(qpn >> 16), now);
 }
@@ -153,7 +153,7 @@ uint32_t requester_transmit(struct qp *qp, uint64_t now, struct datagram_batch *
     }
     if (out->count == 0) {
         park(qp, block, now);
-    } else if (qp->service == SERVICE_RC) {
+    } else if (qp_is_reliable(qp)) {
         b.last[BTH_ACK_REQ_OFFSET] |= BTH_ACK_REQ;
         if (qp->requester.retransmit_ns == ENGINE_NEVER)
             requester_restart_timer(qp, now);
@@ -280,7 +280,7 @@ void requester_complete_head(struct qp *qp, enum completion_status status)
         .opcode = completion_opcode_of(wqe->opcode),
         .byte_len = wqe->length,
         .qpn = qp->qpn,
-        .qp = qp,
+        .owner = qp,
     };
 
     assert(r->sq.head != r->sq.tail);
@@ -300,7 +300,7 @@ void requester_fail_head(struct qp *qp, enum completion_status status)
 {
     requester_release(qp);
     requester_complete_head(qp, status);
-    if (qp->service == SERVICE_RC) {
+    if (qp_is_reliable(qp)) {
         qp_enter_error(qp);
         return;
     }

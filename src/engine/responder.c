@@ -14,6 +14,7 @@
 #include "engine/engine_private.h"
 #include "engine/limits.h"
 #include "engine/memory.h"
+#include "engine/xrc_private.h"
 #include "wire/aeth.h"
 
 /* A request with what judging needs of it. */
@@ -21,6 +22,8 @@ struct judged {
     const struct packet *packet;
     enum operation_kind kind;
     enum position position;
+    struct srq *srq; /* that serves the QP; XRC: the named one, NULL if it may not be named */
+    struct pd *pd;   /* where its memory is; NULL with an SRQ that may not be named */
 };
 
 /* IBA 9.7.4.1.2: expected, duplicate, or ahead. UC takes any PSN that starts a message (9.8.2.2.2).
@@ -48,6 +51,17 @@ static enum verdict check_sequence(const struct qp *qp, const struct judged *rq)
         return VERDICT_BAD_SEQUENCE;
     if (r->in_message && rq->kind != r->kind)
         return VERDICT_BAD_SEQUENCE;
+    return VERDICT_ACCEPT;
+}
+
+/* XRC: each request names an SRQ of the QP's domain, a message the same from end to end (annex A14,
+ * XRCETH). */
+static enum verdict check_srq(const struct qp *qp, const struct judged *rq)
+{
+    if (!qp_is_target(qp))
+        return VERDICT_ACCEPT;
+    if (rq->srq == NULL || (qp->responder.in_message && rq->srq != qp->responder.srq))
+        return VERDICT_WRONG_SRQ;
     return VERDICT_ACCEPT;
 }
 
@@ -125,7 +139,7 @@ static enum verdict check_length(const struct qp *qp, const struct judged *rq)
 static enum verdict check_resources(const struct qp *qp, const struct judged *rq)
 {
     const struct responder *r = &qp->responder;
-    const struct recv_queue *queue = qp->srq != NULL ? &qp->srq->queue : &r->rq;
+    const struct recv_queue *queue = rq->srq != NULL ? &rq->srq->queue : &r->rq;
     bool remembered =
         rq->kind == KIND_READ || rq->kind == KIND_CMP_SWAP || rq->kind == KIND_FETCH_ADD;
 
@@ -136,32 +150,39 @@ static enum verdict check_resources(const struct qp *qp, const struct judged *rq
     return VERDICT_ACCEPT;
 }
 
-static enum verdict access_verdict(struct qp *qp, uint64_t va, uint64_t len, uint32_t rkey,
-                                   uint32_t access)
+static enum verdict access_verdict(struct qp *qp, const struct mr_query *q)
 {
-    struct mr_query q = {.pd = qp->pd, .va = va, .len = len, .key = rkey, .access = access};
     uint8_t *memory;
 
-    if (len == 0)
+    if (q->len == 0)
         return VERDICT_ACCEPT; /* no key is looked at (IBA 9.7.4.1.7) */
-    return mr_resolve(qp->engine, &q, &memory) == MR_OK ? VERDICT_ACCEPT : VERDICT_BAD_ACCESS;
+    return mr_resolve(qp->engine, q, &memory) == MR_OK ? VERDICT_ACCEPT : VERDICT_BAD_ACCESS;
 }
 
 /* IBA 9.7.4.1.7: key, right and range of the whole message, before its first byte. */
 static enum verdict check_access(struct qp *qp, const struct judged *rq)
 {
     const struct headers *h = &rq->packet->h;
+    struct mr_query q = {
+        .pd = rq->pd, .va = h->reth.va, .len = h->reth.dma_len, .key = h->reth.rkey};
 
     switch (rq->kind) {
     case KIND_WRITE:
         if (!position_starts(rq->position))
             return VERDICT_ACCEPT;
-        return access_verdict(qp, h->reth.va, h->reth.dma_len, h->reth.rkey, ACCESS_REMOTE_WRITE);
+        q.access = ACCESS_REMOTE_WRITE;
+        return access_verdict(qp, &q);
     case KIND_READ:
-        return access_verdict(qp, h->reth.va, h->reth.dma_len, h->reth.rkey, ACCESS_REMOTE_READ);
+        q.access = ACCESS_REMOTE_READ;
+        return access_verdict(qp, &q);
     case KIND_CMP_SWAP:
     case KIND_FETCH_ADD:
-        return access_verdict(qp, h->atomic.va, 8, h->atomic.rkey, ACCESS_REMOTE_ATOMIC);
+        q = (struct mr_query){.pd = rq->pd,
+                              .va = h->atomic.va,
+                              .len = 8,
+                              .key = h->atomic.rkey,
+                              .access = ACCESS_REMOTE_ATOMIC};
+        return access_verdict(qp, &q);
     case KIND_SEND:
     case KIND_FLUSH:
     case KIND_ATOMIC_WRITE:
@@ -181,6 +202,8 @@ static enum verdict judge(struct qp *qp, const struct judged *rq)
 
     if (v == VERDICT_ACCEPT)
         v = check_sequence(qp, rq);
+    if (v == VERDICT_ACCEPT)
+        v = check_srq(qp, rq);
     if (v == VERDICT_ACCEPT)
         v = check_operation(qp, rq);
     if (v == VERDICT_ACCEPT)
@@ -371,15 +394,17 @@ static void receive_uc(struct qp *qp, const struct judged *rq)
     drop_message(qp);
 }
 
-static void receive_rc(struct qp *qp, const struct judged *rq)
+static void receive_reliable(struct qp *qp, const struct judged *rq)
 {
     struct responder *r = &qp->responder;
     const struct packet *p = rq->packet;
     uint32_t taken = 1;
     enum verdict v = judge(qp, rq);
 
-    if (v == VERDICT_ACCEPT)
+    if (v == VERDICT_ACCEPT) {
+        r->srq = rq->srq;
         v = execute(qp, p);
+    }
     count(qp, v, rq);
     answer(qp, p, v);
     if (v == VERDICT_ACCEPT) {
@@ -394,9 +419,16 @@ static void receive_rc(struct qp *qp, const struct judged *rq)
 void responder_receive(struct qp *qp, const struct packet *p, const struct datagram *d,
                        uint64_t now)
 {
-    struct judged rq = {
-        .packet = p, .kind = p->operation->kind, .position = p->operation->position};
+    struct judged rq = {.packet = p,
+                        .kind = p->operation->kind,
+                        .position = p->operation->position,
+                        .srq = qp->srq,
+                        .pd = qp->pd};
 
+    if (qp_is_target(qp)) {
+        rq.srq = xrc_find_srq(qp->xrcd, p->h.xrceth.srqn);
+        rq.pd = rq.srq != NULL ? rq.srq->pd : NULL;
+    }
     (void)now;
     if (qp->service == SERVICE_UD) {
         datagram_receive(qp, p, d);
@@ -409,7 +441,7 @@ void responder_receive(struct qp *qp, const struct packet *p, const struct datag
     if (qp->service == SERVICE_UC)
         receive_uc(qp, &rq);
     else
-        receive_rc(qp, &rq);
+        receive_reliable(qp, &rq);
 }
 
 void responder_reset(struct qp *qp, struct psn rq_psn)

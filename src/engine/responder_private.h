@@ -44,6 +44,7 @@ enum answer {
     V(NO_RECEIVE,         ANSWER_RNR_NAK,         STAYS,      SUCCESS,           NONE,             no_receive)             \
     V(BAD_SEQUENCE,       ANSWER_NAK_INVALID,     FAILS,      WR_FLUSH_ERR,      QP_REQ_ERR,       bad_sequence_opcode)    \
     V(UNSUPPORTED,        ANSWER_NAK_INVALID,     FAILS,      WR_FLUSH_ERR,      QP_REQ_ERR,       bad_sequence_opcode)    \
+    V(WRONG_SRQ,          ANSWER_NAK_INVALID,     FAILS,      WR_FLUSH_ERR,      QP_ACCESS_ERR,    wrong_xrc_srq)          \
     V(NOT_ENABLED,        ANSWER_NAK_INVALID,     FAILS,      WR_FLUSH_ERR,      QP_REQ_ERR,       remote_access_refused)  \
     V(BAD_LENGTH,         ANSWER_NAK_INVALID,     FAILS,      WR_FLUSH_ERR,      QP_REQ_ERR,       bad_length)             \
     V(TOO_MANY_READS,     ANSWER_NAK_INVALID,     FAILS,      WR_FLUSH_ERR,      QP_REQ_ERR,       too_many_reads)         \
@@ -95,8 +96,10 @@ static inline struct read_resource *read_resource_at(const struct responder *r, 
 
 static inline struct sge_list receive_sges(const struct qp *qp, const struct recv_wqe *wqe)
 {
+    const struct srq *srq = qp_srq(qp);
+
     return (struct sge_list){
-        .sges = wqe->sges, .count = wqe->sge_count, .pd = qp->srq != NULL ? qp->srq->pd : qp->pd};
+        .sges = wqe->sges, .count = wqe->sge_count, .pd = srq != NULL ? srq->pd : qp->pd};
 }
 
 #endif

@@ -10,6 +10,7 @@
 #include "engine/engine_private.h"
 #include "engine/memory.h"
 #include "engine/responder_private.h"
+#include "engine/xrc_private.h"
 #include "wire/aeth.h"
 
 /* A NAK that ends the connection, unlike those that ask for a repeat. */
@@ -22,7 +23,7 @@ static bool nak_is_final(const struct responder *r)
 /* A QP that failed still says so, and answers what was asked before that. */
 static bool may_answer(const struct qp *qp)
 {
-    if (qp->service != SERVICE_RC)
+    if (!qp_is_reliable(qp))
         return false;
     if (qp->state == QP_ERR)
         return nak_is_final(&qp->responder);
@@ -34,8 +35,8 @@ static uint8_t credits(const struct qp *qp)
 {
     const struct responder *r = &qp->responder;
 
-    if (qp->srq != NULL)
-        return AETH_CREDITS_INVALID;
+    if (qp_srq(qp) != NULL || qp_is_target(qp))
+        return AETH_CREDITS_INVALID; /* other QPs take from it too (IBA 9.7.7.2.1; annex A14) */
     return credits_encode(r->rq.posted_count + (r->receive != NULL ? 1 : 0));
 }
 
@@ -45,7 +46,7 @@ static struct headers response_headers(const struct qp *qp, enum operation_code 
     return (struct headers){
         .bth =
             {
-                .opcode = opcode_make(SERVICE_RC, operation),
+                .opcode = opcode_make(qp->service, operation),
                 .mig_req = true,
                 .pkey = qp->engine->config.pkey,
                 .dest_qpn = qp->attr.dest_qpn,
@@ -108,10 +109,21 @@ static void fail_read(struct qp *qp, struct psn psn, enum verdict v)
     responder_fail(qp, NULL, v);
 }
 
+/* XRC: that of the SRQ that the request named; NULL, where nothing is found, when it is gone. */
+static const struct pd *read_pd(const struct qp *qp, const struct read_resource *resource)
+{
+    const struct srq *srq;
+
+    if (!qp_is_target(qp))
+        return qp->pd;
+    srq = xrc_find_srq(qp->xrcd, resource->srqn);
+    return srq != NULL ? srq->pd : NULL;
+}
+
 static enum verdict read_payload(struct qp *qp, const struct read_resource *resource, uint8_t *to,
                                  uint32_t len)
 {
-    struct mr_query q = {.pd = qp->pd,
+    struct mr_query q = {.pd = read_pd(qp, resource),
                          .va = resource->va + (uint64_t)qp->responder.read_cursor * qp->attr.pmtu,
                          .len = len,
                          .key = resource->rkey,

@@ -12,9 +12,11 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "engine/cq_private.h"
 #include "engine/engine_private.h"
 #include "engine/limits.h"
 #include "engine/memory.h"
+#include "engine/xrc_private.h"
 
 struct recv_slab {
     struct recv_slab *next;
@@ -147,12 +149,31 @@ void recv_queue_untake(struct recv_queue *q, struct recv_wqe *wqe)
 
 /* --- shared receive queue --- */
 
+static int enter_domain(struct srq *srq, const struct srq_attr *attr)
+{
+    srq->xrcd = attr->xrcd;
+    srq->cq = attr->cq;
+    if (xrc_enter_srq(srq) != 0)
+        return -ENOMEM;
+    cq_get(srq->cq);
+    return 0;
+}
+
+static void leave_domain(struct srq *srq)
+{
+    xrc_leave_srq(srq);
+    cq_forget(srq->cq, srq);
+    cq_put(srq->cq);
+}
+
 int srq_new(struct pd *pd, struct srq_attr *attr, void *context, struct srq **out)
 {
     struct engine *e = pd->engine;
     struct srq *srq;
 
     if (attr->wr_max == 0 || attr->wr_max > SRQ_WR_MAX || attr->sge_max > QP_SGE_MAX)
+        return -EINVAL;
+    if ((attr->xrcd == NULL) != (attr->cq == NULL))
         return -EINVAL;
     if (e->srq_count >= SRQ_COUNT_MAX)
         return -ENOMEM;
@@ -163,6 +184,8 @@ int srq_new(struct pd *pd, struct srq_attr *attr, void *context, struct srq **ou
         goto free_srq;
     srq->pd = pd;
     srq->context = context;
+    if (attr->xrcd != NULL && enter_domain(srq, attr) != 0)
+        goto free_queue;
     event_source_init(&srq->events, EVENT_OWNER_SRQ);
     pd->use_count++;
     e->srq_count++;
@@ -170,6 +193,8 @@ int srq_new(struct pd *pd, struct srq_attr *attr, void *context, struct srq **ou
     *out = srq;
     return 0;
 
+free_queue:
+    recv_queue_fini(&srq->queue);
 free_srq:
     free(srq);
     return -ENOMEM;
@@ -179,6 +204,8 @@ int srq_free(struct srq *srq)
 {
     if (srq->use_count > 0)
         return -EBUSY;
+    if (srq->xrcd != NULL)
+        leave_domain(srq);
     assert(srq->pd->engine->srq_count > 0);
     srq->pd->engine->srq_count--;
     srq->pd->use_count--;
@@ -220,7 +247,14 @@ void srq_query(const struct srq *srq, struct srq_attr *out)
         .wr_max = srq->queue.wr_max,
         .sge_max = srq->queue.sge_max,
         .limit = srq->limit,
+        .xrcd = srq->xrcd,
+        .cq = srq->cq,
     };
+}
+
+uint32_t srq_number(const struct srq *srq)
+{
+    return srq->number;
 }
 
 void *srq_context(const struct srq *srq)

@@ -10,9 +10,11 @@
 
 #include <stdint.h>
 
+struct cq;
 struct engine;
 struct pd;
 struct srq;
+struct xrcd;
 
 struct sge {
     uint64_t addr;
@@ -30,11 +32,24 @@ struct srq_attr {
     uint32_t wr_max;
     uint32_t sge_max;
     uint32_t limit; /* 0: not armed */
+    /* XRC: set at creation; else NULL */
+    struct xrcd *xrcd;
+    struct cq *cq; /* where what it receives completes */
 };
 
-/* attr is rewritten with the real capabilities. Returns 0; -EINVAL beyond the limits; -ENOMEM. */
+/* attr is rewritten with the real capabilities. Returns 0; -EINVAL beyond the limits, or for a
+ * domain without a CQ or the reverse; -ENOMEM. */
 int srq_new(struct pd *pd, struct srq_attr *attr, void *context, struct srq **out);
-int srq_free(struct srq *srq); /* -EBUSY while a QP uses it */
+
+/*
+ * Returns 0, or -EBUSY while a QP was created with it. An XRC SRQ goes at any
+ * time, with its completions that were not polled: requests that name it are
+ * refused from then on.
+ */
+int srq_free(struct srq *srq);
+
+/* XRC: the number by which requests name it; 0 for all others. */
+uint32_t srq_number(const struct srq *srq);
 
 /*
  * Arms the limit event: once, when fewer than limit requests are queued, which

@@ -63,6 +63,9 @@ void recv_queue_check(const struct recv_queue *q);
 
 struct srq {
     struct pd *pd;
+    struct xrcd *xrcd; /* XRC, else NULL */
+    struct cq *cq;     /* XRC, else NULL: that of the QP */
+    uint32_t number;   /* XRC */
     struct recv_queue queue;
     struct event_source events;
     uint32_t limit;     /* 0: not armed */

@@ -142,7 +142,7 @@ bool receiving_completed(struct app *a, const struct work *w, const struct compl
     struct message *m;
     struct receiver to;
 
-    EXPECT(ep && ep->qp == wc->qp, "a receive completion for QPN 0x%06x", wc->qpn);
+    EXPECT(ep && ep->qp == wc->owner, "a receive completion for QPN 0x%06x", wc->qpn);
     EXPECT(!w->ep || w->ep == ep, "%s: completes a receive request of another QP",
            ep->channel.name);
     EXPECT(w->receive->queue == ep->receives, "%s: completes a receive request of another queue",

@@ -473,7 +473,7 @@ void sending_release(struct endpoint *ep, bool life_over)
 
 void sending_completed(struct endpoint *ep, struct message *m, const struct completion *wc)
 {
-    EXPECT(wc->qp == ep->qp && wc->qpn == qp_qpn(ep->qp), "%s: completion of another QP",
+    EXPECT(wc->owner == ep->qp && wc->qpn == qp_qpn(ep->qp), "%s: completion of another QP",
            ep->channel.name);
     requests_completed(&ep->channel, m, wc);
     if (wc->status == STATUS_RNR_RETRY_EXC_ERR && !app_is_hostile(ep->app))

@@ -60,12 +60,20 @@ void endpoint_open(struct endpoint *ep, const struct endpoint_config *config)
     assert_int_equal(mr_new(ep->pd, &mr_attr, &ep->mr), 0);
     assert_int_equal(cq_new(ep->engine, 2 * config->wr_max, ep, &ep->send_cq), 0);
     assert_int_equal(cq_new(ep->engine, 2 * config->wr_max, ep, &ep->recv_cq), 0);
-    if (config->with_srq)
+    if (config->target) {
+        assert_int_equal(xrcd_new(ep->engine, &ep->xrcd), 0);
+        srq_attr.xrcd = ep->xrcd;
+        srq_attr.cq = ep->recv_cq;
+    }
+    if (config->with_srq || config->target)
         assert_int_equal(srq_new(ep->pd, &srq_attr, ep, &ep->srq), 0);
-    init.pd = ep->pd;
-    init.send_cq = ep->send_cq;
-    init.recv_cq = ep->recv_cq;
-    init.srq = ep->srq;
+    init.xrcd = ep->xrcd;
+    if (!config->target) {
+        init.pd = ep->pd;
+        init.send_cq = ep->send_cq;
+        init.recv_cq = ep->recv_cq;
+        init.srq = ep->srq;
+    }
     assert_int_equal(qp_new(ep->engine, &init, &ep->qp), 0);
 }
 
@@ -74,6 +82,8 @@ void endpoint_close(struct endpoint *ep)
     assert_int_equal(qp_free(ep->qp), 0);
     if (ep->srq != NULL)
         assert_int_equal(srq_free(ep->srq), 0);
+    if (ep->xrcd != NULL)
+        assert_int_equal(xrcd_free(ep->xrcd), 0);
     assert_int_equal(cq_free(ep->send_cq), 0);
     assert_int_equal(cq_free(ep->recv_cq), 0);
     assert_int_equal(mr_free(ep->mr), 0);
@@ -94,7 +104,7 @@ void endpoint_modify_state(struct endpoint *ep, enum qp_state to, uint32_t extra
 
 void endpoint_connect(struct endpoint *ep, uint32_t dest_qpn)
 {
-    static const struct {
+    static const struct masks {
         uint32_t init;
         uint32_t rtr;
         uint32_t rts;
@@ -108,8 +118,18 @@ void endpoint_connect(struct endpoint *ep, uint32_t dest_qpn)
                         QP_ATTR_AV | QP_ATTR_PMTU | QP_ATTR_DEST_QPN | QP_ATTR_RQ_PSN,
                         QP_ATTR_SQ_PSN},
         [SERVICE_UD] = {QP_ATTR_PKEY_INDEX | QP_ATTR_PORT | QP_ATTR_QKEY, 0, QP_ATTR_SQ_PSN},
+        [SERVICE_XRC] = {QP_ATTR_PKEY_INDEX | QP_ATTR_PORT | QP_ATTR_ACCESS,
+                         QP_ATTR_AV | QP_ATTR_PMTU | QP_ATTR_DEST_QPN | QP_ATTR_RQ_PSN,
+                         QP_ATTR_SQ_PSN | QP_ATTR_TIMEOUT | QP_ATTR_RETRY_COUNT |
+                             QP_ATTR_RNR_RETRY | QP_ATTR_RD_ATOMIC},
     };
+    static const struct masks target = {QP_ATTR_PKEY_INDEX | QP_ATTR_PORT | QP_ATTR_ACCESS,
+                                        QP_ATTR_AV | QP_ATTR_PMTU | QP_ATTR_DEST_QPN |
+                                            QP_ATTR_RQ_PSN | QP_ATTR_DEST_RD_ATOMIC |
+                                            QP_ATTR_MIN_RNR_TIMER,
+                                        QP_ATTR_SQ_PSN | QP_ATTR_TIMEOUT};
     const struct endpoint_config *c = &ep->config;
+    const struct masks *m = c->target ? &target : &masks[c->service];
     const struct qp_attr attr = {
         .port = 1,
         .access = c->access,
@@ -129,9 +149,9 @@ void endpoint_connect(struct endpoint *ep, uint32_t dest_qpn)
         .min_rnr_timer = c->min_rnr_timer,
     };
 
-    endpoint_modify_state(ep, QP_INIT, masks[c->service].init, &attr);
-    endpoint_modify_state(ep, QP_RTR, masks[c->service].rtr, &attr);
-    endpoint_modify_state(ep, QP_RTS, masks[c->service].rts, &attr);
+    endpoint_modify_state(ep, QP_INIT, m->init, &attr);
+    endpoint_modify_state(ep, QP_RTR, m->rtr, &attr);
+    endpoint_modify_state(ep, QP_RTS, m->rts, &attr);
 }
 
 int endpoint_try_post(struct endpoint *ep, const struct work *w)
@@ -157,6 +177,7 @@ int endpoint_try_post(struct endpoint *ep, const struct work *w)
         .rkey = w->rkey,
         .compare = w->compare,
         .swap = w->swap,
+        .remote_srqn = w->srqn,
         .ah = ep->config.service == SERVICE_UD ? &ah : NULL,
         .remote_qpn = 0x030011,
         .remote_qkey = ep->config.qkey,

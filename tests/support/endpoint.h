@@ -20,6 +20,7 @@
 #include "engine/memory.h"
 #include "engine/qp.h"
 #include "engine/srq.h"
+#include "engine/xrc.h"
 
 #define ENDPOINT_MEMORY 0x80000u
 #define ENDPOINT_IOVA 0x5a0000001000ull
@@ -43,6 +44,7 @@ struct endpoint_config {
     uint8_t min_rnr_timer;
     uint8_t address; /* last byte of its IPv4 address; the peer's is the other of 2 and 3 */
     bool with_srq;
+    bool target; /* XRC: the receiving side, with a domain and an SRQ in it; else the sending one */
     uint32_t qkey;
 };
 
@@ -54,7 +56,8 @@ struct endpoint {
     struct pd *pd;
     struct cq *send_cq;
     struct cq *recv_cq;
-    struct srq *srq; /* or NULL */
+    struct srq *srq;   /* or NULL */
+    struct xrcd *xrcd; /* of an XRC target, or NULL */
     struct qp *qp;
     struct mr *mr; /* over all of memory, with all rights */
     uint64_t now;
@@ -92,6 +95,7 @@ struct work {
     uint64_t compare;
     uint64_t swap;
     uint32_t imm;
+    uint32_t srqn;
 };
 
 int endpoint_try_post(struct endpoint *ep, const struct work *w);

@@ -156,6 +156,7 @@ size_t peer_writes(struct peer *p, struct script s, uint8_t *out)
                 .psn = psn_add(psn_make(p->psn_start), s.psn),
             },
         .deth = {.qkey = s.qkey, .src_qpn = s.src_qpn},
+        .xrceth = {.srqn = s.srqn != 0 || p->ep.srq == NULL ? s.srqn : srq_number(p->ep.srq)},
         .reth = {.va = at(s.remote),
                  .rkey = s.rkey != 0 ? s.rkey : p->ep.mr->key,
                  .dma_len = s.dma_len},

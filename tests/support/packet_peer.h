@@ -61,6 +61,7 @@ struct script {
     uint32_t ieth;
     uint32_t qkey;
     uint32_t src_qpn;
+    uint32_t srqn; /* 0: the endpoint's, if it has one */
 };
 
 /* Sends it, and collects what the endpoint has to say. */

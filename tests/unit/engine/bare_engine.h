@@ -24,6 +24,7 @@ static inline void bare_engine_init(struct bare_engine *b, uint8_t seed)
 
     *b = (struct bare_engine){0};
     b->engine.config.rd_atomic_max = 16;
+    b->engine.config.qpn_base = 1u << 16;
     random_init(&b->engine.random, seed_bytes);
     list_init(&b->engine.events);
     assert_int_equal(mr_table_new(&b->engine), 0);

@@ -249,11 +249,11 @@ static void entries_of_a_queue_pair_that_goes_away_are_dropped(void **state)
     push(f, 3);
     expect_polled(f, 3, 3);
     for (uint64_t id = 0; id < CAPACITY; id++) {
-        const struct completion c = {.wr_id = id, .qp = id % 2 == 0 ? goes : stays};
+        const struct completion c = {.wr_id = id, .owner = id % 2 == 0 ? goes : stays};
 
         cq_push(f->cq, &c, false);
     }
-    cq_forget_qp(f->cq, goes);
+    cq_forget(f->cq, goes);
     cq_check(f->cq);
     assert_int_equal(cq_poll(f->cq, CAPACITY, got), 2);
     assert_int_equal(got[0].wr_id, 1);

@@ -122,7 +122,6 @@ static void sizes_and_services_out_of_range_are_refused(void **state)
     REFUSED(cap.inline_max, QP_INLINE_MAX + 1);
     REFUSED(cap.send_wr_max, UINT32_MAX);
     REFUSED(service, SERVICE_RD);
-    REFUSED(service, SERVICE_XRC);
     REFUSED(service, SERVICE_CNP);
     REFUSED(service, (enum service)7);
 #undef REFUSED

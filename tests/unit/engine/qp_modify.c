@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "engine/qp_private.h"
+#include "engine/xrc_private.h"
 
 /* --- stand-ins --- */
 
@@ -80,6 +81,9 @@ int responder_set_reads(struct qp *qp, uint32_t count)
 
 /* --- verbs of these tests --- */
 
+#define INITIATOR SERVICE_XRC
+#define TARGET ((enum service)99) /* the other side of it */
+
 struct fixture {
     struct bare_engine bare;
     struct qp qp;
@@ -144,7 +148,10 @@ static int modify(struct fixture *f, enum qp_state to, uint32_t mask, const char
 
 static void stands_in(struct fixture *f, enum service service, enum qp_state state)
 {
-    f->qp.service = service;
+    static struct xrcd domain;
+
+    f->qp.service = service == TARGET ? SERVICE_XRC : service;
+    f->qp.xrcd = service == TARGET ? &domain : NULL;
     f->qp.state = state;
 }
 
@@ -212,19 +219,49 @@ static const struct {
     const char *required;
     const char *optional;
 } table[] = {
-    {QP_RESET, QP_INIT, SERVICE_RC, "kpa", ""},    {QP_RESET, QP_INIT, SERVICE_UC, "kpa", ""},
-    {QP_RESET, QP_INIT, SERVICE_UD, "kpq", ""},    {QP_INIT, QP_INIT, SERVICE_RC, "", "kpa"},
-    {QP_INIT, QP_INIT, SERVICE_UC, "", "kpa"},     {QP_INIT, QP_INIT, SERVICE_UD, "", "kpq"},
-    {QP_INIT, QP_RTR, SERVICE_RC, "vmdrRn", "ka"}, {QP_INIT, QP_RTR, SERVICE_UC, "vmdr", "ka"},
-    {QP_INIT, QP_RTR, SERVICE_UD, "", "kq"},       {QP_RTR, QP_RTS, SERVICE_RC, "stcCS", "uang"},
-    {QP_RTR, QP_RTS, SERVICE_UC, "s", "uag"},      {QP_RTR, QP_RTS, SERVICE_UD, "s", "uq"},
-    {QP_RTS, QP_RTS, SERVICE_RC, "", "uang"},      {QP_RTS, QP_RTS, SERVICE_UC, "", "uag"},
-    {QP_RTS, QP_RTS, SERVICE_UD, "", "uq"},        {QP_RTS, QP_SQD, SERVICE_RC, "", "y"},
-    {QP_RTS, QP_SQD, SERVICE_UC, "", "y"},         {QP_RTS, QP_SQD, SERVICE_UD, "", "y"},
-    {QP_SQD, QP_RTS, SERVICE_RC, "", "uang"},      {QP_SQD, QP_RTS, SERVICE_UC, "", "uag"},
-    {QP_SQD, QP_RTS, SERVICE_UD, "", "uq"},        {QP_SQD, QP_SQD, SERVICE_RC, "", "pvtcCSRakng"},
-    {QP_SQD, QP_SQD, SERVICE_UC, "", "vakg"},      {QP_SQD, QP_SQD, SERVICE_UD, "", "kq"},
-    {QP_SQE, QP_RTS, SERVICE_UC, "", "ua"},        {QP_SQE, QP_RTS, SERVICE_UD, "", "uq"},
+    {QP_RESET, QP_INIT, SERVICE_RC, "kpa", ""},
+    {QP_RESET, QP_INIT, SERVICE_UC, "kpa", ""},
+    {QP_RESET, QP_INIT, SERVICE_UD, "kpq", ""},
+    {QP_INIT, QP_INIT, SERVICE_RC, "", "kpa"},
+    {QP_INIT, QP_INIT, SERVICE_UC, "", "kpa"},
+    {QP_INIT, QP_INIT, SERVICE_UD, "", "kpq"},
+    {QP_INIT, QP_RTR, SERVICE_RC, "vmdrRn", "ka"},
+    {QP_INIT, QP_RTR, SERVICE_UC, "vmdr", "ka"},
+    {QP_INIT, QP_RTR, SERVICE_UD, "", "kq"},
+    {QP_RTR, QP_RTS, SERVICE_RC, "stcCS", "uang"},
+    {QP_RTR, QP_RTS, SERVICE_UC, "s", "uag"},
+    {QP_RTR, QP_RTS, SERVICE_UD, "s", "uq"},
+    {QP_RTS, QP_RTS, SERVICE_RC, "", "uang"},
+    {QP_RTS, QP_RTS, SERVICE_UC, "", "uag"},
+    {QP_RTS, QP_RTS, SERVICE_UD, "", "uq"},
+    {QP_RTS, QP_SQD, SERVICE_RC, "", "y"},
+    {QP_RTS, QP_SQD, SERVICE_UC, "", "y"},
+    {QP_RTS, QP_SQD, SERVICE_UD, "", "y"},
+    {QP_SQD, QP_RTS, SERVICE_RC, "", "uang"},
+    {QP_SQD, QP_RTS, SERVICE_UC, "", "uag"},
+    {QP_SQD, QP_RTS, SERVICE_UD, "", "uq"},
+    {QP_SQD, QP_SQD, SERVICE_RC, "", "pvtcCSRakng"},
+    {QP_SQD, QP_SQD, SERVICE_UC, "", "vakg"},
+    {QP_SQD, QP_SQD, SERVICE_UD, "", "kq"},
+    {QP_SQE, QP_RTS, SERVICE_UC, "", "ua"},
+    {QP_SQE, QP_RTS, SERVICE_UD, "", "uq"},
+    /* XRC (annex A14): each side has those attributes of RC that are of its side. */
+    {QP_RESET, QP_INIT, INITIATOR, "kpa", ""},
+    {QP_RESET, QP_INIT, TARGET, "kpa", ""},
+    {QP_INIT, QP_INIT, INITIATOR, "", "kpa"},
+    {QP_INIT, QP_INIT, TARGET, "", "kpa"},
+    {QP_INIT, QP_RTR, INITIATOR, "vmdr", "ka"},
+    {QP_INIT, QP_RTR, TARGET, "vmdrRn", "ka"},
+    {QP_RTR, QP_RTS, INITIATOR, "stcCS", "uag"},
+    {QP_RTR, QP_RTS, TARGET, "st", "uang"},
+    {QP_RTS, QP_RTS, INITIATOR, "", "uag"},
+    {QP_RTS, QP_RTS, TARGET, "", "uang"},
+    {QP_RTS, QP_SQD, INITIATOR, "", "y"},
+    {QP_RTS, QP_SQD, TARGET, "", "y"},
+    {QP_SQD, QP_RTS, INITIATOR, "", "uag"},
+    {QP_SQD, QP_RTS, TARGET, "", "uang"},
+    {QP_SQD, QP_SQD, INITIATOR, "", "pvtcCSakg"},
+    {QP_SQD, QP_SQD, TARGET, "", "pvtRakng"},
 };
 
 static uint32_t mask_of(const char *text)
@@ -277,12 +314,12 @@ static bool in_table(enum qp_state from, enum qp_state to, enum service service)
 
 static void transitions_that_do_not_exist_are_refused(void **state)
 {
-    static const enum service services[] = {SERVICE_RC, SERVICE_UC, SERVICE_UD};
+    static const enum service services[] = {SERVICE_RC, SERVICE_UC, SERVICE_UD, INITIATOR, TARGET};
     struct fixture *f = *state;
 
     for (enum qp_state from = QP_RESET; from <= QP_ERR; from++) {
         for (enum qp_state to = QP_RESET; to <= QP_ERR; to++) {
-            for (size_t s = 0; s < 3; s++) {
+            for (size_t s = 0; s < 5; s++) {
                 stands_in(f, services[s], from);
                 calls[0] = '\0';
                 if (!in_table(from, to, services[s]))

@@ -20,7 +20,7 @@
 static const uint32_t psn_starts[] = {0x1000, 0xfffffe};
 static struct peer the_peer;
 
-static int setup_rc(void **state)
+static inline int setup_rc(void **state)
 {
     const uint32_t *psn_start = *state;
 
@@ -98,7 +98,7 @@ static inline void expect_receive(struct peer *p, uint64_t wr_id, uint32_t byte_
     assert_int_equal(c.opcode, COMPLETION_RECV);
     assert_int_equal(c.byte_len, byte_len);
     assert_int_equal(c.qpn, qp_qpn(p->ep.qp));
-    assert_ptr_equal(c.qp, p->ep.qp);
+    assert_ptr_equal(c.owner, p->ep.qp);
 }
 
 /* The QP is in error, does not answer, and takes nothing any more. */
