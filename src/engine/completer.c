@@ -97,11 +97,9 @@ static void acknowledge_packets(struct qp *qp, uint32_t count, uint64_t now)
         uint32_t cost = wqe_cost(wqe, qp->attr.pmtu, from, counted);
 
         if (wqe->opcode == WR_READ) {
-            r->read_in_flight -= cost;
-            window_release(&qp->engine->read_window, cost);
+            flight_release(&r->read_flight, &qp->engine->read_window, cost);
         } else {
-            r->in_flight -= cost;
-            window_release(qp->window, cost);
+            flight_release(&r->flight, qp->window, cost);
             window_grow(qp->window, cost, qp->attr.pmtu);
         }
         if (wr_wants_response(wqe->opcode))
@@ -115,6 +113,8 @@ static void acknowledge_packets(struct qp *qp, uint32_t count, uint64_t now)
     r->rnr_retries_left = qp->attr.rnr_retry;
     r->nak_taken = false;
     r->rnr_wait_ns = ENGINE_NEVER; /* what was to wait was taken after all */
+    if (r->room_wait_ns != ENGINE_NEVER)
+        qp_make_ready(qp);
     if (to == wqe->packet_count)
         requester_complete_head(qp, STATUS_SUCCESS);
     requester_restart_timer(qp, now);

@@ -41,11 +41,11 @@ struct engine_config {
     uint64_t timeout_floor_ns; /* shortest retransmission time-out that is honoured; 0: as
                                   attributes say */
     /*
-     * UC and UD have no acknowledgements that would show how much a receiver
-     * can take. Bytes that may leave now to a process; 0: ask again a little
-     * later. NULL: no limit.
+     * How many bytes may leave now to a process, as far as is known outside; 0: ask again a little
+     * later. RC shares a receiver with senders of whom it knows nothing; UC and UD (paced) have
+     * no acknowledgements either that would show how much it can take. NULL: no limit.
      */
-    uint32_t (*datagram_room)(void *context, const struct gid *dst, uint8_t slot, uint64_t now);
+    uint32_t (*room)(void *context, const struct gid *dst, uint8_t slot, bool paced, uint64_t now);
     void *context;
 };
 

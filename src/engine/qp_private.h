@@ -75,15 +75,15 @@ struct requester {
     struct psn ssn_next;
     struct psn ssn_limit;       /* newest SSN that the responder's credits allow */
     bool credits_known;         /* a response carried credits */
-    uint32_t in_flight;         /* share of window.in_flight: psn_una up to the cursor */
-    uint32_t read_in_flight;    /* share of engine.read_window */
+    struct flight flight;       /* share of window: psn_una up to the cursor */
+    struct flight read_flight;  /* share of engine.read_window */
     uint32_t reads_outstanding; /* READ parts and atomics sent and not answered, up to the cursor */
     uint8_t retries_left;
     uint8_t rnr_retries_left;
     bool nak_taken; /* went back to psn_una already; no second time before progress or time-out */
     uint64_t retransmit_ns; /* ENGINE_NEVER: nothing outstanding */
     uint64_t rnr_wait_ns;   /* ENGINE_NEVER: not waiting */
-    uint64_t room_wait_ns;  /* UC and UD: when to ask again for room; ENGINE_NEVER: not waiting */
+    uint64_t room_wait_ns;  /* when to ask again for room; ENGINE_NEVER: not waiting */
 };
 
 /* A READ or atomic that the responder carries out or remembers. */

@@ -16,6 +16,8 @@
  * window is the longest run without a word from it.
  */
 #define ACK_REQ_INTERVAL 16384u
+/* BTH, AETH and ICRC of an answer. */
+#define ANSWER_HEADERS 20u
 #define QKEY_OF_QP 0x80000000u
 
 /* Opcodes of a request by position. Kinds of one packet have ONLY alone. */
@@ -217,11 +219,13 @@ static void advance(struct qp *qp, const struct request *rq)
     else
         qp_count(qp, retransmitted_packets, 1);
     if (qp_is_reliable(qp) && rq->wqe->opcode == WR_READ) {
-        r->read_in_flight += cost;
-        window_charge(&qp->engine->read_window, cost);
+        flight_charge(&r->read_flight, &qp->engine->read_window, cost);
+        flight_charge_extra(&r->read_flight, &qp->engine->read_window,
+                            datagram_truesize(rq->packet_count,
+                                              rq->byte_count + rq->packet_count * ANSWER_HEADERS) -
+                                cost);
     } else if (qp_is_reliable(qp)) {
-        r->in_flight += cost;
-        window_charge(qp->window, cost);
+        flight_charge(&r->flight, qp->window, cost);
     }
     if (wr_wants_response(rq->wqe->opcode))
         r->reads_outstanding++;
@@ -236,6 +240,14 @@ static void advance(struct qp *qp, const struct request *rq)
         requester_complete_head(qp, STATUS_SUCCESS);
         requester_settle(qp);
     }
+}
+
+void request_charge_batch(struct qp *qp, const struct request_batch *b, uint32_t bytes)
+{
+    uint32_t batch = datagram_truesize(b->out->count, (uint32_t)b->total);
+
+    flight_charge_extra(&qp->requester.flight, qp->window,
+                        batch - bytes + datagram_truesize(1, ANSWER_HEADERS));
 }
 
 static void enter_batch(struct qp *qp, struct request_batch *b, const struct request *rq,

@@ -17,6 +17,8 @@
 #define RNR_RETRY_FOREVER 7u
 /* How soon UC and UD ask again for room: about what a receiver needs to empty its socket. */
 #define ROOM_RETRY_NS 20000u
+/* And RC, when no acknowledgement comes that would have it ask at once. */
+#define ROOM_RETRY_RC_NS 100000u
 
 const char *send_block_name(enum send_block block)
 {
@@ -89,8 +91,8 @@ enum send_block requester_block(const struct qp *qp)
     return qp_is_reliable(qp) ? block_of_reliable(qp, wqe) : SEND_BLOCK_NONE;
 }
 
-/* Bytes that UC and UD may send to where the request at the cursor goes. */
-static size_t datagram_room(const struct qp *qp, uint64_t now)
+/* Bytes that may leave to where the request at the cursor goes. */
+static size_t room_of(const struct qp *qp, uint64_t now)
 {
     const struct engine *e = qp->engine;
     const struct send_wqe *wqe = send_queue_at(&qp->requester.sq, qp->requester.sq.next);
@@ -98,9 +100,9 @@ static size_t datagram_room(const struct qp *qp, uint64_t now)
     const struct gid *dst = ud ? &wqe->ud.path.dst : &qp->attr.path.dst;
     uint32_t qpn = ud ? wqe->ud.remote_qpn : qp->attr.dest_qpn;
 
-    if (qp_is_reliable(qp) || e->config.datagram_room == NULL)
+    if (e->config.room == NULL)
         return SIZE_MAX;
-    return e->config.datagram_room(e->config.context, dst, (uint8_t)(qpn >> 16), now);
+    return e->config.room(e->config.context, dst, (uint8_t)(qpn >> 16), !qp_is_reliable(qp), now);
 }
 
 /* Puts the QP where it is found again when what blocks it is gone. All else is woken by an event.
@@ -116,7 +118,7 @@ static void park(struct qp *qp, enum send_block block, uint64_t now)
         qp_count(qp, window_blocked, 1);
         list_push_tail(&e->read_window.waiting, &qp->window_link);
     } else if (block == SEND_BLOCK_ROOM) {
-        qp->requester.room_wait_ns = now + ROOM_RETRY_NS;
+        qp->requester.room_wait_ns = now + (qp_is_reliable(qp) ? ROOM_RETRY_RC_NS : ROOM_RETRY_NS);
         timer_update(qp);
     }
 }
@@ -133,6 +135,7 @@ static bool must_wait(const struct qp *qp)
 uint32_t requester_transmit(struct qp *qp, uint64_t now, struct datagram_batch *out)
 {
     struct request_batch b = {.out = out};
+    uint32_t flight_before = qp->requester.flight.bytes;
     enum send_block block;
 
     out->count = 0;
@@ -142,7 +145,7 @@ uint32_t requester_transmit(struct qp *qp, uint64_t now, struct datagram_batch *
     qp->requester.room_wait_ns = ENGINE_NEVER;
     while ((block = requester_block(qp)) == SEND_BLOCK_NONE) {
         if (out->count == 0)
-            b.room = datagram_room(qp, now);
+            b.room = room_of(qp, now);
         if (!next_is_started(&qp->requester) && !request_start(qp))
             continue;
         if (!request_append(qp, &b)) {
@@ -155,6 +158,8 @@ uint32_t requester_transmit(struct qp *qp, uint64_t now, struct datagram_batch *
         park(qp, block, now);
     } else if (qp_is_reliable(qp)) {
         b.last[BTH_ACK_REQ_OFFSET] |= BTH_ACK_REQ;
+        if (qp->requester.flight.bytes > flight_before)
+            request_charge_batch(qp, &b, qp->requester.flight.bytes - flight_before);
         if (qp->requester.retransmit_ns == ENGINE_NEVER)
             requester_restart_timer(qp, now);
     }
@@ -179,16 +184,11 @@ void requester_restart_timer(struct qp *qp, uint64_t now)
 void requester_release(struct qp *qp)
 {
     struct requester *r = &qp->requester;
-    uint32_t in_flight = r->in_flight;
-    uint32_t read_in_flight = r->read_in_flight;
 
-    r->in_flight = 0;
-    r->read_in_flight = 0;
     r->reads_outstanding = 0;
     list_remove(&qp->window_link);
-    if (qp->window != NULL)
-        window_release(qp->window, in_flight);
-    window_release(&qp->engine->read_window, read_in_flight);
+    flight_end(&r->flight, qp->window);
+    flight_end(&r->read_flight, &qp->engine->read_window);
 }
 
 void requester_reset(struct qp *qp, struct psn sq_psn)

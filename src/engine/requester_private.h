@@ -23,7 +23,7 @@
     B(CREDITS, "the peer has announced no more receive requests")                                  \
     B(PSN_WINDOW, "2^23 packets are outstanding")                                                  \
     B(WINDOW, "the destination process has as much in flight as it can hold")                      \
-    B(ROOM, "the receiver of datagrams has no room")
+    B(ROOM, "the receiver's socket has no room")
 
 enum send_block {
 #define SEND_BLOCK_ENUM(name, text) SEND_BLOCK_##name,
@@ -109,7 +109,7 @@ bool request_start(struct qp *qp);
 struct request_batch {
     struct datagram_batch *out;
     size_t total;     /* bytes so far */
-    size_t room;      /* UC and UD: bytes that may leave */
+    size_t room;      /* bytes that may leave */
     uint32_t unasked; /* bytes since the last packet that asks for an acknowledgement */
     uint8_t *last;    /* BTH of the last packet */
     bool closed;      /* a short packet is in: nothing may follow */
@@ -118,6 +118,13 @@ struct request_batch {
 /* Appends the packet at the cursor and moves the cursor. False: it does not fit, or it has a local
  * error. */
 bool request_append(struct qp *qp, struct request_batch *b);
+
+/*
+ * The batch is complete, and its packets have put bytes into the flight of the QP: adds what it
+ * costs the receiver more because of how it leaves, and what its acknowledgement costs us, since
+ * whoever sends as much to us shares our buffer with that.
+ */
+void request_charge_batch(struct qp *qp, const struct request_batch *b, uint32_t bytes);
 
 /* The send cursor goes back to the oldest packet that is not acknowledged. */
 void requester_go_back(struct qp *qp);

@@ -101,6 +101,39 @@ void window_release(struct window *w, uint32_t bytes)
     window_wake(w);
 }
 
+void flight_charge(struct flight *f, struct window *w, uint32_t bytes)
+{
+    f->bytes += bytes;
+    window_charge(w, bytes);
+}
+
+void flight_charge_extra(struct flight *f, struct window *w, uint32_t bytes)
+{
+    f->extra += bytes;
+    window_charge(w, bytes);
+}
+
+void flight_release(struct flight *f, struct window *w, uint32_t bytes)
+{
+    uint32_t extra;
+
+    assert(bytes > 0);
+    assert(f->bytes >= bytes);
+    extra = (uint32_t)((uint64_t)f->extra * bytes / f->bytes);
+    f->bytes -= bytes;
+    f->extra -= extra;
+    window_release(w, bytes + extra);
+}
+
+void flight_end(struct flight *f, struct window *w)
+{
+    uint32_t bytes = f->bytes + f->extra;
+
+    *f = (struct flight){0};
+    if (w != NULL)
+        window_release(w, bytes);
+}
+
 void window_grow(struct window *w, uint32_t bytes, uint32_t pmtu)
 {
     uint32_t step = pmtu + WINDOW_PACKET_COST;

@@ -16,7 +16,7 @@
 #include "wire/datagram.h"
 
 /* What a packet costs the receiver beside its payload, when it came in a batch. */
-#define WINDOW_PACKET_COST 300u
+#define WINDOW_PACKET_COST TRUESIZE_SEGMENT
 
 struct window {
     struct gid dst;
@@ -29,6 +29,16 @@ struct window {
     uint64_t shrunk_ns;  /* when it last shrank */
     struct list waiting; /* QPs that wait for room, oldest first */
     struct list link;    /* in window_table */
+};
+
+/*
+ * A queue pair's share of what a window has in flight. A packet's price in a batch follows from
+ * its length alone, and so is known again when it is acknowledged. What a batch costs more, or a
+ * packet that left alone, is remembered as one sum and given back in proportion.
+ */
+struct flight {
+    uint32_t bytes;
+    uint32_t extra;
 };
 
 #define WINDOW_BUCKETS 64u
@@ -61,6 +71,12 @@ static inline void window_charge(struct window *w, uint32_t bytes)
 
 /* Takes bytes out of flight and lets the next QP that waits try again. */
 void window_release(struct window *w, uint32_t bytes);
+
+/* The same for a queue pair's share: what left; what it costs more; what arrived; all of it. */
+void flight_charge(struct flight *f, struct window *w, uint32_t bytes);
+void flight_charge_extra(struct flight *f, struct window *w, uint32_t bytes);
+void flight_release(struct flight *f, struct window *w, uint32_t bytes);
+void flight_end(struct flight *f, struct window *w);
 
 /* Lets the QP that waits longest try again, if there is room. It keeps its place till it sends. */
 void window_wake(struct window *w);

@@ -62,14 +62,6 @@
 #define RECEIVE_AT_ONCE 8u     /* messages of up to 64 KiB a call */
 #define RECEIVE_LEN_MAX 65536u /* a UDP_GRO super-packet */
 
-/*
- * Kernel memory that a datagram takes in a receive buffer, measured on Linux 6.18: alone, the
- * power of two above it and its headers; in a batch, 300 bytes besides itself.
- */
-#define TRUESIZE_ALONE 320u
-#define TRUESIZE_HEADERS 480u
-#define TRUESIZE_SEGMENT 300u
-#define TRUESIZE_BATCH 1024u
 #define DATAGRAM_LEN_MAX 4224u /* PMTU 4096 and all headers */
 
 #define FINISH_DATAGRAMS 1024u /* handed on from each socket before the process ends */

@@ -158,10 +158,6 @@ void udp_guest_retry(struct udp *u);
 uint64_t udp_now_ns(void);
 
 /* udp_room.c */
-/* Kernel memory that so many datagrams, bytes in all, take in a receiver's socket when they are
- * sent at once. */
-uint32_t udp_truesize(uint32_t count, uint32_t bytes);
-
 /* Whether there is a process behind this slot at this address whose memory is counted. */
 bool udp_counts_room(struct udp *u, const struct gid *dst, uint8_t slot);
 

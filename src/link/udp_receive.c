@@ -333,7 +333,7 @@ static void count_arrival(struct reading *r, const struct arrival *a, const uint
     counters->rcv_datagrams += count;
     counters->rcv_bytes += a->len;
     if (a->on_loopback && a->len > BTH_SLOT_OFFSET && bytes[BTH_SLOT_OFFSET] == r->u->slot)
-        r->consumed += udp_truesize(count, a->len);
+        r->consumed += datagram_truesize(count, a->len);
 }
 
 /* One message of a UDP socket. */

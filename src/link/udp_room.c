@@ -6,17 +6,6 @@
  */
 #include "link/udp_private.h"
 
-uint32_t udp_truesize(uint32_t count, uint32_t bytes)
-{
-    uint32_t bucket = 512;
-
-    if (count > 1)
-        return bytes + count * TRUESIZE_SEGMENT + TRUESIZE_BATCH;
-    while (bucket < bytes + TRUESIZE_HEADERS)
-        bucket *= 2;
-    return bucket + TRUESIZE_ALONE;
-}
-
 bool udp_counts_room(struct udp *u, const struct gid *dst, uint8_t slot)
 {
     return slot >= SLOT_FIRST && slot <= SLOT_LAST &&
@@ -38,7 +27,7 @@ static bool is_stalled(struct udp *u, uint8_t slot, uint64_t consumed)
 
 uint32_t udp_local_room(struct link *link, const struct gid *dst, uint8_t slot)
 {
-    const uint32_t reserve = TRUESIZE_BATCH + SEND_SEGMENTS_MAX * TRUESIZE_SEGMENT;
+    const uint32_t reserve = datagram_truesize(SEND_SEGMENTS_MAX, 0);
     struct udp *u = udp_of(link);
     struct shared_slot *r = &u->group.shared->slots[slot];
     uint64_t consumed = atomic_load_explicit(&r->consumed, memory_order_acquire);

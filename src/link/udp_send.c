@@ -50,9 +50,9 @@ static uint64_t cost(const struct sending *x, uint32_t first, bool at_once)
     if (!udp_counts_room(x->u, &b->path.dst, b->dest_slot))
         return 0;
     if (at_once)
-        return udp_truesize(b->count, batch_len(b));
+        return datagram_truesize(b->count, batch_len(b));
     for (uint32_t i = first; i < b->count; i++)
-        sum += udp_truesize(1, segment_len(b, i));
+        sum += datagram_truesize(1, segment_len(b, i));
     return sum;
 }
 

@@ -228,7 +228,7 @@ static struct engine_config configure(struct node *n, const struct settings *s, 
         c.window_max = (uint32_t)s->window;
         c.read_window = (uint32_t)s->window;
     }
-    c.datagram_room = progress_datagram_room;
+    c.room = progress_room;
     c.context = n;
     return c;
 }

@@ -74,8 +74,9 @@ uint64_t progress_deadline(const struct node *n);
 
 void progress_hand_out_events(struct node *n);
 
-/* As struct engine_config.datagram_room; context is the node. */
-uint32_t progress_datagram_room(void *context, const struct gid *dst, uint8_t slot, uint64_t now);
+/* As struct engine_config.room; context is the node. */
+uint32_t progress_room(void *context, const struct gid *dst, uint8_t slot, bool paced,
+                       uint64_t now);
 
 /* --- links.c --- */
 

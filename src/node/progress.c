@@ -54,12 +54,12 @@ static void take_datagram(void *context, const struct datagram *d)
     engine_receive(n->engine, d, n->now);
 }
 
-uint32_t progress_datagram_room(void *context, const struct gid *dst, uint8_t slot, uint64_t now)
+uint32_t progress_room(void *context, const struct gid *dst, uint8_t slot, bool paced, uint64_t now)
 {
     const struct node *n = context;
     uint32_t room = link_local_room(n->link, dst, slot);
 
-    return room != UINT32_MAX ? room : pacing_room(&n->pacing, dst, slot, now);
+    return room != UINT32_MAX || !paced ? room : pacing_room(&n->pacing, dst, slot, now);
 }
 
 static uint64_t next_wait(uint64_t wait_ns)

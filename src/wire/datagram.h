@@ -88,6 +88,15 @@ struct datagram_batch {
 };
 
 /*
+ * Kernel memory that count datagrams, bytes in all, take in a receiver's socket when they are sent
+ * at once, in bytes. What a receive buffer holds is counted in it.
+ */
+uint32_t datagram_truesize(uint32_t count, uint32_t bytes);
+
+/* What each datagram of a batch takes beside its bytes. */
+#define TRUESIZE_SEGMENT 300u
+
+/*
  * The UDP source port of a connected QP, from its flow label or, when that is
  * 0, from both QPNs; as Linux computes it, so that both ends agree.
  */

@@ -69,13 +69,15 @@ static struct gid host_gid(const struct plan *p, uint32_t index)
     return g;
 }
 
-static uint32_t datagram_room(void *context, const struct gid *dst, uint8_t slot, uint64_t now)
+static uint32_t room(void *context, const struct gid *dst, uint8_t slot, bool paced, uint64_t now)
 {
     struct host *h = context;
     struct dice *d = &h->world->dice_host;
 
     (void)dst;
     (void)slot;
+    if (!paced)
+        return UINT32_MAX;
     EXPECT(now <= h->world->now, "the engine asks for room in the future");
     h->room = dice_percent(d, 40) ? 0 : (uint32_t)dice_below(d, 20000);
     return h->room;
@@ -93,7 +95,7 @@ static void host_init(struct world *w, uint32_t index)
     h->queue_last = &h->queue_first;
     config.context = h;
     if (w->plan.paced)
-        config.datagram_room = datagram_room;
+        config.room = room;
     config.qpn_base = (uint32_t)h->slot << 16;
     config.seed[0] = (uint8_t)(config.seed[0] + index);
     error = engine_new(&config, &h->engine);

@@ -145,6 +145,29 @@ static void loss_halves_it_once_for_a_burst_and_never_to_nothing(void **state)
     assert_true(w.limit < 50000);
 }
 
+static void what_packets_alone_cost_more_comes_back_with_them(void **state)
+{
+    struct flight f = {0};
+    struct window w;
+
+    (void)state;
+    window_init(&w, 100000, 200000);
+    flight_charge(&f, &w, 3000);
+    flight_charge_extra(&f, &w, 1000);
+    assert_int_equal(w.in_flight, 4000);
+    flight_release(&f, &w, 1500);
+    assert_int_equal(w.in_flight, 2000);
+    flight_charge(&f, &w, 500);
+    flight_charge_extra(&f, &w, 7);
+    for (uint32_t i = 0; i < 2000; i++)
+        flight_release(&f, &w, 1);
+    assert_int_equal(w.in_flight, 0); /* nothing is lost in rounding */
+    flight_charge(&f, &w, 10);
+    flight_charge_extra(&f, &w, 20);
+    flight_end(&f, &w);
+    assert_int_equal(w.in_flight, 0);
+}
+
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
 
 int main(void)
@@ -154,6 +177,7 @@ int main(void)
         TEST(one_packet_more_is_let_in_while_there_is_any_room),
         TEST(those_that_wait_are_woken_in_turn_and_keep_their_places),
         TEST(success_widens_it_by_a_packet_a_round_up_to_its_limit),
+        TEST(what_packets_alone_cost_more_comes_back_with_them),
         TEST(loss_halves_it_once_for_a_burst_and_never_to_nothing),
     };
 

@@ -56,6 +56,16 @@ static void an_ipv4_address_is_known_in_a_gid(void **state)
     assert_false(gid_equal(&mapped, &compatible));
 }
 
+/* As the kernel accounts them on Linux 6.18: measured with SO_MEMINFO. */
+static void a_datagram_alone_costs_its_receiver_far_more_than_in_a_batch(void **state)
+{
+    (void)state;
+    assert_int_equal(datagram_truesize(1, 20), 832);
+    assert_int_equal(datagram_truesize(1, 1064), 2368);
+    assert_int_equal(datagram_truesize(1, 4136), 8512);
+    assert_int_equal(datagram_truesize(10, 10 * 1064), 10 * (1064 + 300) + 1024);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -63,6 +73,7 @@ int main(void)
         cmocka_unit_test(both_ends_choose_the_same_source_port),
         cmocka_unit_test(only_20_bits_of_a_flow_label_count),
         cmocka_unit_test(source_port_of_qp1_is_that_of_linux),
+        cmocka_unit_test(a_datagram_alone_costs_its_receiver_far_more_than_in_a_batch),
         cmocka_unit_test(an_ipv4_address_is_known_in_a_gid),
     };
 
