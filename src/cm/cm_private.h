@@ -1,0 +1,142 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * What the files of cm/ share. An ID is in the table of communication IDs for
+ * as long as it exists, in that of peers once the peer's ID is known, and on the
+ * list of those that wait while a timer runs.
+ */
+#ifndef UROCE_CM_CM_PRIVATE_H
+#define UROCE_CM_CM_PRIVATE_H
+
+#define HASH_NONFATAL_OOM 1 /* an element that found no memory has no table */
+#include <uthash.h>
+
+#include "base/list.h"
+#include "base/random.h"
+#include "cm/cm.h"
+
+#define CM_RESPONSE_TIMEOUT 20u /* 4.3 s, as Linux says; for the peer to know */
+#define CM_RETRIES 15u
+#define CM_REPEAT_FIRST_NS 200000000u
+#define CM_TIMEWAIT_NS 1000000000u
+#define CM_ANSWERED_NS UINT64_C(4000000000) /* some of the peer's repeats */
+#define CM_REPLIES 256u                     /* answers that wait for cm_transmit; a power of two */
+
+/* A peer's communication ID is its own only with its address. */
+struct cm_peer_key {
+    struct gid gid;
+    uint32_t comm_id;
+    uint32_t sidr; /* request IDs of SIDR are numbers of their own */
+};
+
+struct cm_id {
+    struct cm *cm;
+    void *user;
+    enum cm_state state;
+    bool orphan; /* freed by the caller; there until its timer ends */
+
+    uint32_t comm_id;
+    struct cm_peer_key peer;
+    uint32_t remote_qpn;
+    uint32_t qpn;
+    struct path path;
+    uint64_t transaction_id;
+    UT_hash_handle by_comm_id;
+    UT_hash_handle by_peer;
+    bool has_peer;
+
+    /* listener */
+    uint64_t service_id;
+    struct gid local; /* zeroes: any */
+    uint32_t backlog;
+    uint32_t waiting; /* children that the caller has yet to answer */
+    UT_hash_handle by_service;
+    struct cm_id *next_service; /* of the same service ID at another address */
+    struct cm_id *listener;     /* of a child that is not answered yet */
+    bool taken;                 /* the caller has the event that told of this child */
+
+    /* the message that is repeated */
+    uint8_t mad[MAD_LEN];
+    uint64_t due_ns; /* repeat, or the end of timewait */
+    uint64_t repeat_ns;
+    uint64_t give_up_ns;
+    struct list timer; /* in cm->timers */
+    struct list ready; /* in cm->ready */
+};
+
+struct cm_reply {
+    struct path path;
+    uint8_t mad[MAD_LEN];
+};
+
+struct cm_event_node {
+    struct list link;
+    struct cm_event event;
+};
+
+struct cm {
+    struct cm_config config;
+    struct random random;
+    struct cm_id *ids;      /* by_comm_id */
+    struct cm_id *peers;    /* by_peer */
+    struct cm_id *services; /* by_service */
+    uint32_t id_count;
+    uint32_t psn;
+    struct list timers;
+    struct list ready;
+    struct list events;
+    struct cm_reply replies[CM_REPLIES];
+    uint32_t replies_head; /* next to leave; counts on */
+    uint32_t replies_tail;
+    struct cm_counters counters;
+};
+
+/* 4.096 us times 2 to the code (IBA 12.7.34). */
+static inline uint64_t cm_code_ns(uint8_t code)
+{
+    return UINT64_C(4096) << (code & 31u);
+}
+
+static inline bool cm_gid_any(const struct gid *g)
+{
+    static const struct gid any;
+
+    return gid_equal(g, &any);
+}
+
+/* id.c */
+struct cm_id *cm_find(struct cm *cm, uint32_t comm_id);
+struct cm_id *cm_find_peer(struct cm *cm, const struct cm_peer_key *key);
+struct cm_id *cm_find_listener(struct cm *cm, uint64_t service_id, const struct gid *local);
+/* Sets has_peer; not without memory, nor when another ID has that peer. */
+void cm_set_peer(struct cm_id *id, const struct gid *gid, uint32_t comm_id, bool sidr);
+void cm_id_answered(struct cm_id *id); /* makes room in the listener's backlog */
+void cm_id_release(struct cm_id *id);  /* out of all tables, memory freed */
+
+/* Queues an event; without memory it is lost, as if the datagram were. */
+bool cm_raise(struct cm_id *id, enum cm_event_type type, const struct cm_message *message,
+              struct cm_id *listener);
+
+/* send.c */
+/* Sends and repeats until cm_stop or the patience that the REQ's fields give ends. */
+void cm_send(struct cm_id *id, const struct cm_message *message, uint64_t now);
+void cm_send_again(struct cm_id *id);
+void cm_stop(struct cm_id *id);
+/* Sends once. */
+void cm_reply(struct cm *cm, const struct path *path, const struct cm_message *message);
+/* Arms the timer of an ID without a message. */
+void cm_wait(struct cm_id *id, uint64_t until_ns);
+void cm_enter_timewait(struct cm_id *id, uint64_t now);
+/* Sends a last word, which is said again for a while if it is asked for again. */
+void cm_answer(struct cm_id *id, const struct cm_message *message, uint64_t now);
+/* Nothing more comes; an orphan is freed. */
+void cm_enter_over(struct cm_id *id);
+
+/* connect.c */
+/* A REJ in answer to the REQ or REP that the ID has. */
+void cm_refuse(struct cm_id *id, enum cm_reason reason, struct cm_bytes info,
+               struct cm_bytes private_data, uint64_t now);
+/* A REJ that ends what awaits an answer itself. */
+void cm_send_reject(struct cm_id *id, enum cm_reason reason);
+void cm_send_drep(struct cm *cm, const struct path *path, const struct cm_message *dreq);
+
+#endif

@@ -1,0 +1,432 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * Management datagrams in. A message finds its ID by the receiver's own
+ * communication ID in it, a request its listener by service ID; a request
+ * that came before is known by its sender's ID. What each message does in each
+ * state is in its handler, and what does not fit is counted.
+ */
+#include <errno.h>
+#include <string.h>
+
+#include "cm/cm_private.h"
+#include "wire/packet.h"
+
+static struct path path_back(const struct datagram *d)
+{
+    return (struct path){
+        .src = d->dst,
+        .dst = d->src,
+        .traffic_class = d->traffic_class & 0xfcu,
+        .hop_limit = 64,
+    };
+}
+
+static void refuse(struct cm *cm, const struct datagram *d, const struct cm_message *m,
+                   enum cm_refused refused, enum cm_reason reason)
+{
+    const struct cm_message rej = {
+        .kind = CM_REJ,
+        .transaction_id = m->transaction_id,
+        .remote_comm_id = m->local_comm_id,
+        .refused = (uint8_t)refused,
+        .reason = (uint16_t)reason,
+    };
+    const struct path path = path_back(d);
+
+    cm_reply(cm, &path, &rej);
+}
+
+/* The peer has this queue pair in a new connection, so the old one is gone (IBA 12.9.8.3.1). */
+static void end_stale(struct cm *cm, const struct gid *gid, uint32_t qpn, uint64_t now)
+{
+    struct cm_id *id;
+    struct cm_id *next;
+
+    HASH_ITER (by_peer, cm->peers, id, next) {
+        if (id->remote_qpn != qpn || !gid_equal(&id->peer.gid, gid))
+            continue;
+        if (id->state != CM_STATE_ESTABLISHED && id->state != CM_STATE_REP_SENT)
+            continue;
+        cm->counters.stale++;
+        cm_raise(id, CM_EVENT_DISCONNECTED, NULL, NULL);
+        cm_enter_timewait(id, now);
+    }
+}
+
+/* A new ID for a request, known to its peer, or NULL with the reason counted. */
+static struct cm_id *take_request(struct cm *cm, const struct datagram *d,
+                                  const struct cm_message *m, struct cm_id *listener)
+{
+    struct cm_id *id;
+
+    if (listener->waiting >= listener->backlog) {
+        cm->counters.backlog_full++;
+        return NULL;
+    }
+    if (cm_id_new(cm, listener->user, &id) != 0) {
+        cm->counters.ids_exhausted++;
+        return NULL;
+    }
+    id->path = path_back(d);
+    id->service_id = m->service_id;
+    id->transaction_id = m->transaction_id;
+    cm_set_peer(id, &d->src, m->local_comm_id, m->kind == CM_SIDR_REQ);
+    id->listener = listener;
+    listener->waiting++;
+    return id;
+}
+
+/* A message that has come before is answered as then. */
+static void repeat_answer(struct cm_id *id)
+{
+    id->cm->counters.duplicates++;
+    if (id->state == CM_STATE_REP_SENT || id->state == CM_STATE_ANSWERED)
+        cm_send_again(id);
+}
+
+static void receive_req(struct cm *cm, const struct datagram *d, const struct cm_message *m,
+                        uint64_t now)
+{
+    const struct cm_peer_key key = {.gid = d->src, .comm_id = m->local_comm_id};
+    struct cm_id *id = cm_find_peer(cm, &key);
+    struct cm_id *listener;
+
+    if (id != NULL) {
+        repeat_answer(id);
+        return;
+    }
+    listener = cm_find_listener(cm, m->service_id, &d->dst);
+    if (listener == NULL) {
+        cm->counters.no_listener++;
+        refuse(cm, d, m, CM_REFUSED_REQ, CM_REASON_INVALID_SERVICE_ID);
+        return;
+    }
+    end_stale(cm, &d->src, m->qpn, now);
+    id = take_request(cm, d, m, listener);
+    if (id == NULL)
+        return;
+    id->remote_qpn = m->qpn;
+    id->path.flow_label = m->primary.flow_label;
+    id->path.traffic_class = m->primary.traffic_class & 0xfcu;
+    id->state = CM_STATE_REQ_RECEIVED;
+    if (!cm_raise(id, CM_EVENT_REQUEST, m, listener))
+        cm_id_release(id);
+}
+
+static void receive_sidr_req(struct cm *cm, const struct datagram *d, const struct cm_message *m,
+                             uint64_t now)
+{
+    const struct cm_peer_key key = {.gid = d->src, .comm_id = m->local_comm_id, .sidr = true};
+    struct cm_id *id = cm_find_peer(cm, &key);
+    struct cm_id *listener;
+    struct path path;
+
+    (void)now;
+    if (id != NULL) {
+        repeat_answer(id);
+        return;
+    }
+    listener = cm_find_listener(cm, m->service_id, &d->dst);
+    if (listener == NULL) {
+        const struct cm_message no = {
+            .kind = CM_SIDR_REP,
+            .transaction_id = m->transaction_id,
+            .local_comm_id = m->local_comm_id,
+            .status = CM_SIDR_NO_SERVICE,
+            .service_id = m->service_id,
+        };
+
+        cm->counters.no_listener++;
+        path = path_back(d);
+        cm_reply(cm, &path, &no);
+        return;
+    }
+    id = take_request(cm, d, m, listener);
+    if (id == NULL)
+        return;
+    id->state = CM_STATE_SIDR_RECEIVED;
+    if (!cm_raise(id, CM_EVENT_DATAGRAM_REQUEST, m, listener))
+        cm_id_release(id);
+}
+
+static void receive_rep(struct cm_id *id, const struct cm_message *m, uint64_t now)
+{
+    (void)now;
+    switch (id->state) {
+    case CM_STATE_REQ_SENT:
+        cm_set_peer(id, &id->path.dst, m->local_comm_id, false);
+        if (!id->has_peer || !cm_raise(id, CM_EVENT_REPLY, m, NULL)) {
+            id->cm->counters.wrong_state++; /* or no memory: it comes again */
+            return;
+        }
+        cm_stop(id);
+        id->remote_qpn = m->qpn;
+        id->state = CM_STATE_REP_RECEIVED;
+        return;
+    case CM_STATE_ESTABLISHED: /* its RTU got lost */
+        id->cm->counters.duplicates++;
+        cm_send_again(id);
+        return;
+    case CM_STATE_REP_RECEIVED:
+    case CM_STATE_DREQ_SENT:
+    case CM_STATE_TIMEWAIT:
+        id->cm->counters.duplicates++;
+        return;
+    default:
+        id->cm->counters.wrong_state++;
+        return;
+    }
+}
+
+static void receive_rtu(struct cm_id *id, const struct cm_message *m, uint64_t now)
+{
+    (void)now;
+    if (id->state == CM_STATE_REP_SENT) {
+        if (!cm_raise(id, CM_EVENT_ESTABLISHED, m, NULL))
+            return;
+        cm_stop(id);
+        id->state = CM_STATE_ESTABLISHED;
+    } else if (id->state == CM_STATE_ESTABLISHED) {
+        id->cm->counters.duplicates++;
+    } else if (id->state == CM_STATE_ANSWERED) { /* it crossed our REJ, or that got lost */
+        cm_send_again(id);
+    } else {
+        id->cm->counters.wrong_state++;
+    }
+}
+
+static void receive_rej(struct cm_id *id, const struct cm_message *m, uint64_t now)
+{
+    switch (id->state) {
+    case CM_STATE_REQ_SENT:
+    case CM_STATE_REP_SENT:
+    case CM_STATE_REP_RECEIVED:
+    case CM_STATE_REQ_RECEIVED: /* the peer gave up waiting */
+        cm_id_answered(id);
+        cm_raise(id, CM_EVENT_REJECTED, m, NULL);
+        cm_enter_over(id);
+        return;
+    case CM_STATE_ESTABLISHED: /* the peer gave up waiting for the RTU, or knows nothing of it */
+        cm_raise(id, CM_EVENT_DISCONNECTED, m, NULL);
+        cm_enter_timewait(id, now);
+        return;
+    case CM_STATE_DREQ_SENT:
+        cm_raise(id, CM_EVENT_DISCONNECTED, m, NULL);
+        cm_enter_timewait(id, now);
+        return;
+    default:
+        id->cm->counters.wrong_state++;
+        return;
+    }
+}
+
+/* The peer needs longer: it said for how long (IBA 12.9.8.2). */
+static void receive_mra(struct cm_id *id, const struct cm_message *m, uint64_t now)
+{
+    const uint64_t wait_ns = cm_code_ns(m->service_timeout);
+
+    if (id->state != CM_STATE_REQ_SENT && id->state != CM_STATE_REP_SENT) {
+        id->cm->counters.wrong_state++;
+        return;
+    }
+    id->give_up_ns = now + wait_ns + CM_RETRIES * cm_code_ns(CM_RESPONSE_TIMEOUT);
+    id->repeat_ns = CM_REPEAT_FIRST_NS;
+    cm_wait(id, now + wait_ns);
+}
+
+static void receive_dreq(struct cm_id *id, const struct cm_message *m, uint64_t now)
+{
+    switch (id->state) {
+    case CM_STATE_ESTABLISHED:
+    case CM_STATE_REP_SENT: /* its RTU got lost */
+    case CM_STATE_DREQ_SENT:
+        if (m->qpn != id->qpn)
+            break;
+        cm_send_drep(id->cm, &id->path, m);
+        if (id->state == CM_STATE_REP_SENT)
+            cm_raise(id, CM_EVENT_ESTABLISHED, NULL, NULL);
+        cm_raise(id, CM_EVENT_DISCONNECTED, m, NULL);
+        cm_enter_timewait(id, now);
+        return;
+    case CM_STATE_TIMEWAIT:
+        id->cm->counters.duplicates++;
+        cm_send_drep(id->cm, &id->path, m);
+        return;
+    default:
+        break;
+    }
+    id->cm->counters.wrong_state++;
+}
+
+static void receive_drep(struct cm_id *id, const struct cm_message *m, uint64_t now)
+{
+    if (id->state != CM_STATE_DREQ_SENT) {
+        id->cm->counters.wrong_state++;
+        return;
+    }
+    cm_raise(id, CM_EVENT_DISCONNECTED, m, NULL);
+    cm_enter_timewait(id, now);
+}
+
+static void receive_sidr_rep(struct cm_id *id, const struct cm_message *m, uint64_t now)
+{
+    (void)now;
+    if (id->state != CM_STATE_SIDR_SENT) {
+        id->cm->counters.wrong_state++;
+        return;
+    }
+    id->remote_qpn = m->qpn;
+    cm_raise(id, CM_EVENT_DATAGRAM_REPLY, m, NULL);
+    cm_enter_over(id);
+}
+
+/* Alternate paths do not exist on RoCE without automatic path migration: AP status 2, not
+ * supported. */
+static void receive_lap(struct cm_id *id, const struct cm_message *m, uint64_t now)
+{
+    const struct cm_message apr = {
+        .kind = CM_APR,
+        .transaction_id = m->transaction_id,
+        .local_comm_id = id->comm_id,
+        .remote_comm_id = m->local_comm_id,
+        .status = 2,
+    };
+
+    (void)now;
+    if (id->state == CM_STATE_ESTABLISHED)
+        cm_reply(id->cm, &id->path, &apr);
+    else
+        id->cm->counters.wrong_state++;
+}
+
+static void receive_apr(struct cm_id *id, const struct cm_message *m, uint64_t now)
+{
+    (void)m;
+    (void)now;
+    id->cm->counters.wrong_state++; /* no LAP was ever sent */
+}
+
+static void (*const of_id[CM_KIND_COUNT])(struct cm_id *id, const struct cm_message *m,
+                                          uint64_t now) = {
+    [CM_MRA] = receive_mra, [CM_REJ] = receive_rej,   [CM_REP] = receive_rep,
+    [CM_RTU] = receive_rtu, [CM_DREQ] = receive_dreq, [CM_DREP] = receive_drep,
+    [CM_LAP] = receive_lap, [CM_APR] = receive_apr,   [CM_SIDR_REP] = receive_sidr_rep,
+};
+
+/* An answer to nothing that exists: say so where the peer would wait otherwise. */
+static void receive_lost(struct cm *cm, const struct datagram *d, const struct cm_message *m)
+{
+    const struct path path = path_back(d);
+
+    cm->counters.unknown_id++;
+    if (m->kind == CM_DREQ)
+        cm_send_drep(cm, &path, m);
+    else if (m->kind == CM_REP || m->kind == CM_RTU)
+        refuse(cm, d, m, m->kind == CM_REP ? CM_REFUSED_REP : CM_REFUSED_NONE,
+               CM_REASON_INVALID_COMM_ID);
+}
+
+static uint32_t own_comm_id(const struct cm_message *m)
+{
+    return m->kind == CM_SIDR_REP ? m->local_comm_id : m->remote_comm_id;
+}
+
+/* A REJ of a REQ whose answer it never saw names only our ID; so does a REJ by timeout. */
+static struct cm_id *find_id(struct cm *cm, const struct datagram *d, const struct cm_message *m)
+{
+    const struct cm_peer_key key = {.gid = d->src, .comm_id = m->local_comm_id};
+    struct cm_id *id = cm_find(cm, own_comm_id(m));
+
+    if (id == NULL && m->kind == CM_REJ && m->remote_comm_id == 0)
+        id = cm_find_peer(cm, &key);
+    return id;
+}
+
+/* Is this the communication that the ID is in, or another of a peer that began anew? */
+static bool same_communication(const struct cm_id *id, const struct cm_message *m)
+{
+    if (!id->has_peer || m->kind == CM_SIDR_REP || id->peer.comm_id == m->local_comm_id)
+        return true;
+    return m->kind == CM_REJ && m->local_comm_id == 0;
+}
+
+static void receive_answer(struct cm *cm, const struct datagram *d, const struct cm_message *m,
+                           uint64_t now)
+{
+    struct cm_id *id = find_id(cm, d, m);
+
+    if (id != NULL && !gid_equal(&d->src, &id->path.dst)) {
+        cm->counters.wrong_source++;
+    } else if (id == NULL || !same_communication(id, m)) {
+        receive_lost(cm, d, m);
+    } else {
+        of_id[m->kind](id, m, now);
+    }
+}
+
+static void receive_message(struct cm *cm, const struct datagram *d, const struct cm_message *m,
+                            uint64_t now)
+{
+    if (m->kind == CM_REQ)
+        receive_req(cm, d, m, now);
+    else if (m->kind == CM_SIDR_REQ)
+        receive_sidr_req(cm, d, m, now);
+    else
+        receive_answer(cm, d, m, now);
+}
+
+/* The packet around a MAD; false when it is none. */
+static bool read_packet(const struct datagram *d, struct packet *p)
+{
+    if (packet_parse(d->bytes, d->len, p) != DROP_NONE)
+        return false;
+    return p->operation->kind == KIND_SEND && opcode_service(p->h.bth.opcode) == SERVICE_UD &&
+           p->h.bth.dest_qpn == GSI_QPN && p->payload != NULL;
+}
+
+void cm_receive(struct cm *cm, const struct datagram *d, uint64_t now)
+{
+    struct cm_counters *counters = &cm->counters;
+    struct cm_message m;
+    struct packet p;
+
+    counters->received++;
+    if (!read_packet(d, &p)) {
+        counters->malformed++;
+        return;
+    }
+    if (p.h.deth.qkey != GSI_QKEY || (p.h.bth.pkey & 0x7fffu) != 0x7fffu) {
+        counters->wrong_key++;
+        return;
+    }
+    switch (cm_read(p.payload, p.payload_len, &m)) {
+    case 0:
+        receive_message(cm, d, &m, now);
+        return;
+    case -EPROTONOSUPPORT:
+        counters->unknown_class++;
+        return;
+    case -ENOMSG:
+        counters->unknown_message++;
+        return;
+    default:
+        counters->malformed++;
+        return;
+    }
+}
+
+bool cm_slot_of(const struct datagram *d, uint8_t *slot, uint64_t *service_id)
+{
+    struct cm_message m;
+    struct packet p;
+
+    *service_id = 0;
+    if (!read_packet(d, &p) || cm_read(p.payload, p.payload_len, &m) != 0)
+        return false;
+    if (m.kind == CM_REQ || m.kind == CM_SIDR_REQ) {
+        *service_id = m.service_id;
+        return false;
+    }
+    *slot = (uint8_t)(own_comm_id(&m) >> 24);
+    return *slot != 0;
+}
