@@ -210,6 +210,12 @@ static void place(struct qp *qp, uint64_t offset, const uint8_t *data, uint32_t 
     acknowledge_packets(qp, 1, now);
 }
 
+/* By a READ response without data (IBA 1.5, annex A19). */
+static bool is_answered_emptily(enum wr_opcode opcode)
+{
+    return opcode == WR_ATOMIC_WRITE || opcode == WR_FLUSH;
+}
+
 /*
  * A response to a repeated READ may come as FIRST, MIDDLE, LAST or ONLY: Linux
  * rxe goes on in the style of the first answer. So only what is in it counts.
@@ -220,6 +226,10 @@ static void apply_read_data(struct qp *qp, const struct packet *p, uint64_t now)
     const struct send_wqe *wqe = send_queue_at(&r->sq, r->sq.head);
     uint64_t offset = (uint64_t)r->head_acked * qp->attr.pmtu;
 
+    if (is_answered_emptily(wqe->opcode) && p->payload_len == 0) {
+        acknowledge_packets(qp, 1, now);
+        return;
+    }
     if (wqe->opcode != WR_READ ||
         p->payload_len != wqe_bytes(wqe, qp->attr.pmtu, r->head_acked, r->head_acked + 1)) {
         apply_bad(qp);

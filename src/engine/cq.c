@@ -52,6 +52,7 @@ int cq_new(struct engine *e, uint32_t capacity, void *context, struct cq **out)
     cq->context = context;
     cq->capacity = capacity;
     event_source_init(&cq->events, EVENT_OWNER_CQ);
+    list_init(&cq->moderated_link);
     e->cq_count++;
     cq_check(cq);
     *out = cq;
@@ -68,6 +69,7 @@ int cq_free(struct cq *cq)
         return -EBUSY;
     assert(cq->engine->cq_count > 0);
     cq->engine->cq_count--;
+    list_remove(&cq->moderated_link);
     event_forget(&cq->events);
     free(cq->ring);
     free(cq);
@@ -141,13 +143,78 @@ void cq_arm(struct cq *cq, bool solicited_only)
         cq->arm = wanted;
 }
 
+static void tell(struct cq *cq)
+{
+    cq->arm = CQ_ARM_NONE;
+    cq->held = 0;
+    list_remove(&cq->moderated_link);
+    event_raise(cq->engine, &cq->events, ENGINE_EVENT_COMPLETION);
+}
+
+/* A full ring is not waited for. */
+static bool may_hold(const struct cq *cq)
+{
+    return cq->held < cq->moderation_count && cq->queued < cq->capacity;
+}
+
+static void hold(struct cq *cq)
+{
+    cq->held_until_ns = cq->moderation_ns != 0 ? cq->engine->now + cq->moderation_ns : ENGINE_NEVER;
+    if (list_empty(&cq->moderated_link))
+        list_push_tail(&cq->engine->moderated, &cq->moderated_link);
+}
+
 /* Tells who waits that an entry came, if it is one that was waited for. */
 static void notify(struct cq *cq, bool solicited)
 {
     if (cq->arm == CQ_ARM_NONE || (cq->arm == CQ_ARM_SOLICITED && !solicited))
         return;
-    cq->arm = CQ_ARM_NONE;
-    event_raise(cq->engine, &cq->events, ENGINE_EVENT_COMPLETION);
+    cq->held++;
+    if (!may_hold(cq))
+        tell(cq);
+    else if (cq->held == 1)
+        hold(cq);
+}
+
+void cq_moderate(struct cq *cq, uint32_t count, uint64_t period_ns)
+{
+    cq->moderation_count = count;
+    cq->moderation_ns = period_ns;
+    if (cq->held == 0)
+        return;
+    if (may_hold(cq))
+        hold(cq);
+    else
+        tell(cq);
+}
+
+uint64_t cq_deadline(const struct engine *e)
+{
+    uint64_t deadline = ENGINE_NEVER;
+
+    for (const struct list *l = e->moderated.next; l != &e->moderated; l = l->next) {
+        const struct cq *cq = LIST_ENTRY(l, const struct cq, moderated_link);
+
+        if (cq->held_until_ns < deadline)
+            deadline = cq->held_until_ns;
+    }
+    return deadline;
+}
+
+void cq_advance(struct engine *e)
+{
+    for (struct list *l = e->moderated.next, *next; l != &e->moderated; l = next) {
+        struct cq *cq = LIST_ENTRY(l, struct cq, moderated_link);
+
+        next = l->next;
+        if (cq->held_until_ns <= e->now)
+            tell(cq);
+    }
+}
+
+void cq_ignore_overrun(struct cq *cq)
+{
+    cq->overrun_ignored = true;
 }
 
 static void lose(struct cq *cq, const struct completion *c)
@@ -188,9 +255,12 @@ void cq_push(struct cq *cq, const struct completion *c, bool solicited)
 
     if (c->status != STATUS_SUCCESS)
         count_error(cq, c);
+    if (cq->queued == cq->capacity && cq->overrun_ignored)
+        cq_pop(cq);
     if (cq->overrun || cq->queued == cq->capacity) {
         lose(cq, c);
-        notify(cq, true); /* who sleeps must wake up to see the error */
+        if (cq->arm != CQ_ARM_NONE)
+            tell(cq); /* who sleeps must wake up to see the error */
         return;
     }
     entry = entry_at(cq, cq->queued);

@@ -35,6 +35,8 @@ enum completion_opcode {
     COMPLETION_READ = 2,
     COMPLETION_CMP_SWAP = 3,
     COMPLETION_FETCH_ADD = 4,
+    COMPLETION_ATOMIC_WRITE = 9,
+    COMPLETION_FLUSH = 8,
     COMPLETION_RECV = 128,
     COMPLETION_RECV_WRITE_IMM = 129,
 };
@@ -72,6 +74,17 @@ int cq_free(struct cq *cq);
 /* Keeps what is queued, in order. Returns 0; -EINVAL (also when more is queued than fits); -ENOMEM.
  */
 int cq_resize(struct cq *cq, uint32_t capacity);
+
+/*
+ * Event moderation: an armed CQ raises its event when so many entries have come since it was
+ * armed, or period_ns after the first of them. A count of 0 or 1: at the first; a
+ * period of 0: no time limit. What waits already is judged anew.
+ */
+void cq_moderate(struct cq *cq, uint32_t count, uint64_t period_ns);
+
+/* An entry that finds the ring full takes the place of the oldest, as in an adapter's ring, and
+ * the CQ goes on. */
+void cq_ignore_overrun(struct cq *cq);
 
 uint32_t cq_capacity(const struct cq *cq);
 uint32_t cq_queued(const struct cq *cq);

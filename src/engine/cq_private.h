@@ -19,6 +19,10 @@ struct cq {
     struct engine *engine;
     void *context;
     struct event_source events;
+    bool overrun_ignored;
+    /* set by moderate */
+    uint32_t moderation_count;
+    uint64_t moderation_ns;
     /* set by resize */
     struct completion *ring;
     uint32_t capacity;
@@ -27,7 +31,10 @@ struct cq {
     uint32_t queued;
     uint32_t use_count; /* QPs and SRQs */
     enum cq_arm arm;
-    bool overrun; /* entries were lost: none is put in any more */
+    uint32_t held;              /* entries that the armed event waits with */
+    uint64_t held_until_ns;     /* or ENGINE_NEVER */
+    struct list moderated_link; /* on engine.moderated while held is not 0 */
+    bool overrun;               /* entries were lost: none is put in any more */
 };
 
 /*
@@ -41,6 +48,10 @@ void cq_push(struct cq *cq, const struct completion *c, bool solicited);
 
 /* Drops the entries of a QP that goes away or is reset, or of an XRC SRQ that goes away. */
 void cq_forget(struct cq *cq, const void *owner);
+
+/* When the next event that is held back is due, or ENGINE_NEVER; raises those that are. */
+uint64_t cq_deadline(const struct engine *e);
+void cq_advance(struct engine *e);
 
 /* Counts the QPs and SRQs that use it. */
 void cq_get(struct cq *cq);

@@ -54,6 +54,7 @@ int engine_new(const struct engine_config *config, struct engine **out)
     list_init(&e->ready);
     list_init(&e->events);
     list_init(&e->touched);
+    list_init(&e->moderated);
     window_table_init(&e->windows);
     window_init(&e->read_window,
                 config->read_window != 0 ? config->read_window : READ_WINDOW_DEFAULT, 0);
@@ -215,7 +216,10 @@ bool engine_wants_transmit(const struct engine *e)
 
 uint64_t engine_deadline(const struct engine *e)
 {
-    return e->timer_count == 0 ? ENGINE_NEVER : e->timers[0]->deadline_ns;
+    uint64_t of_cqs = cq_deadline(e);
+    uint64_t of_qps = e->timer_count == 0 ? ENGINE_NEVER : e->timers[0]->deadline_ns;
+
+    return of_cqs < of_qps ? of_cqs : of_qps;
 }
 
 void engine_advance(struct engine *e, uint64_t now)
@@ -230,4 +234,5 @@ void engine_advance(struct engine *e, uint64_t now)
         qp_fail_lost(qp);
         qp_touch(qp);
     }
+    cq_advance(e);
 }

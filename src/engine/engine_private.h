@@ -33,11 +33,12 @@ struct engine {
     struct window read_window; /* READ responses on their way to this engine */
 
     /* moves with packets */
-    uint64_t now;        /* the latest time handed in */
-    struct list ready;   /* QPs that may have something to send, oldest first */
-    struct list events;  /* struct event_source */
-    struct list touched; /* QPs that changed since engine_touched_next, oldest change first */
-    struct qp **timers;  /* binary heap of QPs by deadline_ns */
+    uint64_t now;          /* the latest time handed in */
+    struct list ready;     /* QPs that may have something to send, oldest first */
+    struct list events;    /* struct event_source */
+    struct list touched;   /* QPs that changed since engine_touched_next, oldest change first */
+    struct list moderated; /* CQs that hold an event back */
+    struct qp **timers;    /* binary heap of QPs by deadline_ns */
     uint32_t timer_count;
     uint32_t timer_capacity;
     struct engine_counters counters;

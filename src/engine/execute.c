@@ -141,6 +141,7 @@ static struct read_resource *remember(struct qp *qp, const struct packet *p)
     r->read_tail++;
     r->msn = psn_add(r->msn, 1);
     *resource = (struct read_resource){
+        .kind = p->operation->kind,
         .psn_first = p->h.bth.psn,
         .packet_count = 1,
         .msn = r->msn,
@@ -185,8 +186,25 @@ static enum verdict execute_atomic(struct qp *qp, const struct packet *p)
     if (result != original && engine_copy(qp->engine, memory, &result, sizeof(result)) != 0)
         return VERDICT_MEMORY_FAULT;
     resource = remember(qp, p);
-    resource->atomic = true;
     resource->original = original;
+    return VERDICT_ACCEPT;
+}
+
+/* One store, which nobody sees half done (IBA 1.5, annex A19). */
+static enum verdict execute_atomic_write(struct qp *qp, const struct packet *p)
+{
+    struct mr_query q = {.pd = qp_receive_pd(qp),
+                         .va = p->h.reth.va,
+                         .len = sizeof(uint64_t),
+                         .key = p->h.reth.rkey,
+                         .access = ACCESS_REMOTE_WRITE};
+    uint8_t *memory;
+
+    if (mr_resolve(qp->engine, &q, &memory) != MR_OK)
+        return VERDICT_BAD_ACCESS;
+    if (engine_copy(qp->engine, memory, p->payload, sizeof(uint64_t)) != 0)
+        return VERDICT_MEMORY_FAULT;
+    remember(qp, p);
     return VERDICT_ACCEPT;
 }
 
@@ -204,8 +222,11 @@ enum verdict execute(struct qp *qp, const struct packet *p)
     case KIND_CMP_SWAP:
     case KIND_FETCH_ADD:
         return execute_atomic(qp, p);
-    case KIND_FLUSH:
     case KIND_ATOMIC_WRITE:
+        return execute_atomic_write(qp, p);
+    case KIND_FLUSH:
+        remember(qp, p); /* what was placed is in memory that everybody sees */
+        return VERDICT_ACCEPT;
     case KIND_RESYNC:
     case KIND_READ_RESPONSE:
     case KIND_ACK:
@@ -232,10 +253,11 @@ static void answer_again(struct qp *qp, const struct packet *p)
 
         if (packet < 0 || packet >= (int32_t)resource->packet_count)
             continue;
-        if (resource->atomic != (p->operation->kind != KIND_READ))
+        if (resource->kind != p->operation->kind)
             return;
-        if (!resource->atomic && (p->h.reth.va != resource->va + (uint64_t)packet * qp->attr.pmtu ||
-                                  p->h.reth.rkey != resource->rkey))
+        if (resource->kind == KIND_READ &&
+            (p->h.reth.va != resource->va + (uint64_t)packet * qp->attr.pmtu ||
+             p->h.reth.rkey != resource->rkey))
             return;
         /* Not yet answered up to there: its first answer will do. */
         if (at - r->read_next < r->read_tail - r->read_next &&

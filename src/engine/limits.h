@@ -7,7 +7,7 @@
 #define UROCE_ENGINE_LIMITS_H
 
 #define QPN_SPACE 65536u         /* numbers of a slot: 16 bits of the QPN */
-#define QP_COUNT_MAX 65534u      /* all of them but 0 and 1 */
+#define QP_COUNT_MAX 65535u      /* all of them but 0, which no QPN ends in */
 #define QP_WR_MAX 32768u         /* adapters offer 8 to 32 Ki */
 #define QP_SGE_MAX 32u           /* as Linux rxe */
 #define QP_INLINE_MAX 1024u      /* as common adapters; at least 220 is expected */
@@ -24,6 +24,7 @@
 #define PD_COUNT_MAX 65535u
 #define AH_COUNT_MAX 1000000u
 #define MESSAGE_LEN_MAX (1u << 31) /* IBA 9.7.8: 2^31 bytes */
+#define RATE_KBPS_MAX 1000000000u  /* 1 Tb/s: the fastest static rate is 1.2 */
 #define PMTU_MIN 256u
 #define PMTU_MAX 4096u
 

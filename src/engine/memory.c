@@ -46,7 +46,7 @@ static_assert(ROUND_COUNT * 16 == 64, "one hash holds the results of all rounds"
 
 #define ACCESS_ALL                                                                                 \
     (ACCESS_LOCAL_WRITE | ACCESS_REMOTE_WRITE | ACCESS_REMOTE_READ | ACCESS_REMOTE_ATOMIC |        \
-     ACCESS_MW_BIND | ACCESS_ZERO_BASED)
+     ACCESS_MW_BIND | ACCESS_ZERO_BASED | ACCESS_FLUSH_GLOBAL)
 
 struct mr_slot {
     struct mr *mr;       /* NULL: free */
@@ -392,6 +392,17 @@ enum mr_verdict mr_resolve(struct engine *e, const struct mr_query *q, uint8_t *
         return MR_OUT_OF_BOUNDS;
     *out = mr->base + (q->va - mr->iova);
     return MR_OK;
+}
+
+enum mr_verdict mr_has_right(struct engine *e, const struct mr_query *q)
+{
+    const struct mr *mr = find_mr(e->mrs, q->key);
+
+    if (mr == NULL)
+        return MR_NO_KEY;
+    if (mr->pd != q->pd)
+        return MR_WRONG_PD;
+    return (q->access & ~mr->access) == 0 ? MR_OK : MR_NO_ACCESS;
 }
 
 enum mr_verdict mr_invalidate(struct engine *e, const struct pd *pd, uint32_t key)

@@ -19,6 +19,8 @@ enum access_set {
     ACCESS_REMOTE_ATOMIC = 1 << 3,
     ACCESS_MW_BIND = 1 << 4,
     ACCESS_ZERO_BASED = 1 << 5,
+    ACCESS_FLUSH_GLOBAL = 1 << 8,     /* IBA 1.5, annex A19 */
+    ACCESS_FLUSH_PERSISTENT = 1 << 9, /* of a QP; no memory here is persistent */
 };
 
 struct pd {
@@ -89,6 +91,9 @@ enum mr_verdict {
  * caller's case: no key is looked at for it (IBA 9.7.4.1.5, F21).
  */
 enum mr_verdict mr_resolve(struct engine *e, const struct mr_query *q, uint8_t **out);
+
+/* As mr_resolve, but no address is looked at: of a whole region only key and right count. */
+enum mr_verdict mr_has_right(struct engine *e, const struct mr_query *q);
 
 /*
  * SEND with invalidate (IBA 9.4.1.1.3): the key stops being valid, the region

@@ -27,6 +27,8 @@ static const uint8_t services_of[] = {
     [WR_LOCAL_INV] = 0,
     [WR_BIND_MW] = 0,
     [WR_SEND_INV] = ON(RC) | ON(XRC),
+    [WR_FLUSH] = ON(RC) | ON(XRC),
+    [WR_ATOMIC_WRITE] = ON(RC) | ON(XRC),
 };
 #undef ON
 
@@ -78,7 +80,7 @@ static int judge_send(const struct qp *qp, const struct send_wr *wr)
     if (qp_send_room(qp) == 0)
         return -ENOMEM;
     if (is_inline) {
-        if (wr_wants_response(wr->opcode) || length_of(wr->sges, wr->sge_count) > sq->inline_max)
+        if (!wr_carries_data(wr->opcode) || length_of(wr->sges, wr->sge_count) > sq->inline_max)
             return -EINVAL;
     } else if (wr->sge_count > sq->sge_max) {
         return -EINVAL;
@@ -102,6 +104,18 @@ static void copy_data(const struct send_wr *wr, uint8_t *to)
             memcpy(to, (const void *)(uintptr_t)wr->sges[i].addr, wr->sges[i].length);
         to += wr->sges[i].length;
     }
+}
+
+static void set_operands(struct send_wqe *wqe, const struct send_wr *wr)
+{
+    if (wr->opcode == WR_FLUSH) {
+        wqe->rc.flush_len = wr->flush_len;
+        wqe->rc.flush_placement = (uint8_t)wr->flush_placement;
+        wqe->rc.flush_selectivity = (uint8_t)wr->flush_selectivity;
+        return;
+    }
+    wqe->rc.compare = wr->compare;
+    wqe->rc.swap = wr->swap;
 }
 
 int qp_post_send(struct qp *qp, const struct send_wr *wr)
@@ -129,9 +143,8 @@ int qp_post_send(struct qp *qp, const struct send_wr *wr)
     } else {
         wqe->rc.remote_addr = wr->remote_addr;
         wqe->rc.rkey = wr->rkey;
-        wqe->rc.compare = wr->compare;
-        wqe->rc.swap = wr->swap;
         wqe->rc.srqn = wr->remote_srqn;
+        set_operands(wqe, wr);
     }
     copy_data(wr, send_queue_data(sq, sq->tail));
     sq->tail++;

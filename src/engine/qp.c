@@ -17,7 +17,7 @@
 #include "engine/requester_private.h"
 #include "engine/xrc_private.h"
 
-/* QPNs 0 and 1 of every slot are left alone: they are special on slot 0. */
+/* Slot 0, where QPN 1 is special, is nobody's. */
 #define QPN_FIRST (QPN_SPACE - QP_COUNT_MAX)
 #define QPN_INDEX_MASK (QPN_SPACE - 1u)
 /*
@@ -166,6 +166,7 @@ static struct qp *qp_make(struct engine *e, const struct qp_init *init)
     qp->attr.pmtu = qp->pmtu_created;
     qp->timer_index = QP_NO_TIMER;
     qp->deadline_ns = ENGINE_NEVER;
+    qp->rate_wait_ns = ENGINE_NEVER;
     list_init(&qp->ready_link);
     list_init(&qp->touched_link);
     list_init(&qp->window_link);
@@ -257,6 +258,7 @@ static void disconnect(struct qp *qp)
     if (qp->window != NULL)
         window_put(qp->window);
     qp->window = NULL;
+    qp->rate_wait_ns = ENGINE_NEVER;
     list_remove(&qp->ready_link);
     timer_set(qp, ENGINE_NEVER);
 }
@@ -275,6 +277,9 @@ void qp_reset(struct qp *qp)
     event_forget(&qp->events);
     qp->comm_est_raised = false;
     qp->completion_lost = false;
+    qp->rate_kbps = 0;
+    qp->burst_len = 0;
+    qp->rate_free_ns = 0;
 }
 
 int qp_free(struct qp *qp)
@@ -311,9 +316,7 @@ int qp_connect(struct qp *qp)
 
 void qp_drain(struct qp *qp)
 {
-    const struct send_queue *sq = &qp->requester.sq;
-
-    if (!qp->attr.sqd_notify || sq->head != sq->started)
+    if (!qp->attr.sqd_notify || qp_is_draining(qp))
         return;
     qp->attr.sqd_notify = false;
     event_raise(qp->engine, &qp->events, ENGINE_EVENT_SQ_DRAINED);
@@ -330,6 +333,7 @@ void qp_flush_send(struct qp *qp)
     qp->requester.retransmit_ns = ENGINE_NEVER;
     qp->requester.rnr_wait_ns = ENGINE_NEVER;
     qp->requester.room_wait_ns = ENGINE_NEVER;
+    qp->rate_wait_ns = ENGINE_NEVER;
     timer_set(qp, ENGINE_NEVER);
 }
 

@@ -123,6 +123,17 @@ int qp_free(struct qp *qp);
 int qp_modify(struct qp *qp, const struct qp_attr *attr, uint32_t mask, const char **why);
 void qp_query(const struct qp *qp, struct qp_attr *attr, struct qp_cap *cap);
 
+/*
+ * How fast the QP may send, in kilobits a second of UDP payload; 0: as fast as can be. So many
+ * bytes may leave back to back: burst_len; 0: a millisecond's worth. The static rate of a path
+ * holds beside it. Returns 0, or -EINVAL for a QP that cannot send yet (RESET and INIT).
+ */
+int qp_set_rate(struct qp *qp, uint32_t rate_kbps, uint32_t burst_len);
+uint32_t qp_rate_kbps(const struct qp *qp);
+
+/* In SQD, and what was started is not done yet. */
+bool qp_is_draining(const struct qp *qp);
+
 uint32_t qp_qpn(const struct qp *qp);
 enum qp_state qp_state(const struct qp *qp);
 void *qp_context(const struct qp *qp);
@@ -139,6 +150,19 @@ enum wr_opcode {
     WR_LOCAL_INV = 7, /* not built yet: -EOPNOTSUPP */
     WR_BIND_MW = 8,   /* not built yet: -EOPNOTSUPP */
     WR_SEND_INV = 9,
+    WR_FLUSH = 14, /* the numbers of these two are those of later versions of the interface */
+    WR_ATOMIC_WRITE = 15,
+};
+
+/* What a FLUSH asks for (IBA 1.5, FETH). */
+enum flush_placement_set {
+    FLUSH_GLOBAL = 1 << 0,     /* what was written is seen by all who can see the memory */
+    FLUSH_PERSISTENT = 1 << 1, /* and survives a loss of power */
+};
+
+enum flush_selectivity {
+    FLUSH_RANGE = 0,
+    FLUSH_REGION = 1, /* all of the region that the key names */
 };
 
 enum wr_flag_set {
@@ -167,6 +191,9 @@ struct send_wr {
     uint32_t rkey;
     uint64_t compare; /* or the number to add */
     uint64_t swap;
+    uint32_t flush_len;       /* FLUSH of a range: bytes */
+    uint32_t flush_placement; /* enum flush_placement_set */
+    enum flush_selectivity flush_selectivity;
     uint32_t remote_srqn; /* XRC: SRQ that it is for */
     const struct ah *ah;  /* UD: borrowed till the post returns */
     uint32_t remote_qpn;

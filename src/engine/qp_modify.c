@@ -23,7 +23,7 @@
 #define PATH_MIGRATED 0u /* the only migration state without alternate paths */
 #define QP_ACCESS_ALL                                                                              \
     (ACCESS_LOCAL_WRITE | ACCESS_REMOTE_WRITE | ACCESS_REMOTE_READ | ACCESS_REMOTE_ATOMIC |        \
-     ACCESS_MW_BIND | ACCESS_ZERO_BASED)
+     ACCESS_MW_BIND | ACCESS_ZERO_BASED | ACCESS_FLUSH_GLOBAL | ACCESS_FLUSH_PERSISTENT)
 
 /* --- attributes --- */
 
@@ -366,12 +366,15 @@ static const char *check_values(const struct qp *qp, const struct change *ch)
     return NULL;
 }
 
+bool qp_is_draining(const struct qp *qp)
+{
+    return qp->state == QP_SQD && qp->requester.sq.head != qp->requester.sq.started;
+}
+
 /* IBA 10.3.1, SQD: attributes change only after what was started is done. */
 static const char *check_drained(const struct qp *qp, const struct change *ch)
 {
-    const struct send_queue *sq = &qp->requester.sq;
-
-    if (qp->state == QP_SQD && ch->to == QP_SQD && sq->head != sq->started)
+    if (ch->to == QP_SQD && qp_is_draining(qp))
         return "the send queue is not drained yet";
     return NULL;
 }

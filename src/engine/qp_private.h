@@ -36,8 +36,17 @@ struct send_wqe {
     union {
         struct {
             uint64_t remote_addr;
-            uint64_t compare;
-            uint64_t swap;
+            union {
+                struct {
+                    uint64_t compare;
+                    uint64_t swap;
+                };
+                struct {
+                    uint32_t flush_len;
+                    uint8_t flush_placement;
+                    uint8_t flush_selectivity;
+                };
+            };
             uint32_t rkey;
             uint32_t srqn; /* XRC */
         } rc;
@@ -86,9 +95,9 @@ struct requester {
     uint64_t room_wait_ns;  /* when to ask again for room; ENGINE_NEVER: not waiting */
 };
 
-/* A READ or atomic that the responder carries out or remembers. */
+/* A READ, atomic, ATOMIC WRITE or FLUSH that the responder carries out or remembers. */
 struct read_resource {
-    bool atomic;
+    enum operation_kind kind;
     struct psn psn_first;
     uint32_t packet_count;
     struct psn msn;
@@ -156,11 +165,15 @@ struct qp {
     uint16_t src_port;
     uint32_t
         read_part_packets; /* response packets of one READ request: READs are asked for in parts */
+    uint32_t rate_kbps;    /* 0: no limit but the path's */
+    uint32_t burst_len;    /* 0: a millisecond's worth */
 
     /* moves with packets */
     struct requester requester;
     struct responder responder;
-    bool responder_turn; /* the responder fills the next batch if both sides have something */
+    uint64_t rate_free_ns; /* until then what has left uses the rate up */
+    uint64_t rate_wait_ns; /* ENGINE_NEVER, or rate_free_ns when something waits for it */
+    bool responder_turn;   /* the responder fills the next batch if both sides have something */
     bool comm_est_raised;
     bool completion_lost; /* its CQ was full; looked at when nobody is in the middle of its work */
     struct event_source events;
@@ -279,6 +292,17 @@ void timer_set(struct qp *qp, uint64_t deadline_ns);
 uint64_t timer_due(const struct qp *qp);
 /* Makes sure that the QP is looked at when its earliest timer is due. */
 void timer_update(struct qp *qp);
+
+/* --- rate.c --- */
+
+/* Nothing that is paced may leave now. */
+bool rate_blocks(const struct qp *qp);
+/* Bytes that may leave in one batch on this path; SIZE_MAX: no limit. */
+size_t rate_room(const struct qp *qp, const struct path *path);
+/* A batch leaves. */
+void rate_charge(struct qp *qp, const struct datagram_batch *b);
+/* The QP gets a turn when the rate allows the next packet. */
+void rate_wait(struct qp *qp);
 
 /* --- requester.c and completer.c --- */
 

@@ -32,6 +32,8 @@ static const uint8_t operations[][4] = {
     [WR_READ]      = {0,              0,               0,                 OP_READ_REQUEST},
     [WR_CMP_SWAP]  = {0,              0,               0,                 OP_CMP_SWAP},
     [WR_FETCH_ADD] = {0,              0,               0,                 OP_FETCH_ADD},
+    [WR_FLUSH]     = {0,              0,               0,                 OP_FLUSH},
+    [WR_ATOMIC_WRITE] = {0,           0,               0,                 OP_ATOMIC_WRITE},
     /* clang-format on */
 };
 
@@ -39,18 +41,19 @@ static const uint8_t operations[][4] = {
 static enum completion_status judge_local(struct qp *qp, const struct send_wqe *wqe)
 {
     struct sge_list sges = wqe_sges(qp, qp->requester.sq.next);
-    bool response = wr_wants_response(wqe->opcode);
+    bool fetches = wr_fetches(wqe->opcode);
     uint32_t length_max = qp->service == SERVICE_UD ? qp->attr.pmtu : MESSAGE_LEN_MAX;
 
-    if (response && qp->attr.rd_atomic == 0)
+    if (wr_wants_response(wqe->opcode) && qp->attr.rd_atomic == 0)
         return STATUS_LOC_QP_OP_ERR;
     if (wqe->length > length_max)
         return STATUS_LOC_LEN_ERR;
-    if (wr_is_atomic(wqe->opcode) && wqe->length != sizeof(uint64_t))
+    if ((wr_is_atomic(wqe->opcode) || wqe->opcode == WR_ATOMIC_WRITE) &&
+        wqe->length != sizeof(uint64_t))
         return STATUS_LOC_LEN_ERR;
     if ((wqe->flags & WR_INLINE) != 0)
         return STATUS_SUCCESS;
-    return sge_check(qp->engine, &sges, response ? ACCESS_LOCAL_WRITE : 0);
+    return sge_check(qp->engine, &sges, fetches ? ACCESS_LOCAL_WRITE : 0);
 }
 
 static uint32_t packets_of(uint32_t length, uint32_t pmtu)
@@ -121,7 +124,7 @@ static struct request request_at_cursor(const struct qp *qp)
     if (wr_wants_response(wqe->opcode))
         rq.position = POSITION_ONLY;
     rq.byte_count = wqe_bytes(wqe, qp->attr.pmtu, r->cursor, r->cursor + rq.packet_count);
-    rq.payload_len = wr_wants_response(wqe->opcode) ? 0 : rq.byte_count;
+    rq.payload_len = wr_carries_data(wqe->opcode) ? rq.byte_count : 0;
     return rq;
 }
 
@@ -144,6 +147,12 @@ static void fill_extended(const struct qp *qp, const struct request *rq, struct 
     if (wqe->opcode == WR_READ) {
         h->reth.va += rq->offset;
         h->reth.dma_len = rq->byte_count;
+    }
+    if (wqe->opcode == WR_FLUSH) {
+        h->reth.dma_len = wqe->rc.flush_len;
+        h->feth.placement_type = wqe->rc.flush_placement;
+        h->feth.selectivity = wqe->rc.flush_selectivity;
+        return;
     }
     h->atomic.va = wqe->rc.remote_addr;
     h->atomic.rkey = wqe->rc.rkey;

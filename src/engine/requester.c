@@ -88,21 +88,28 @@ enum send_block requester_block(const struct qp *qp)
     wqe = send_queue_at(&r->sq, r->sq.next);
     if (wqe->status != STATUS_SUCCESS)
         return SEND_BLOCK_LOCAL_ERROR;
+    if (rate_blocks(qp))
+        return SEND_BLOCK_RATE;
     return qp_is_reliable(qp) ? block_of_reliable(qp, wqe) : SEND_BLOCK_NONE;
 }
 
-/* Bytes that may leave to where the request at the cursor goes. */
+/* Bytes that may leave to where the request at the cursor goes: by its rate, and by what the
+ * receiver can hold. */
 static size_t room_of(const struct qp *qp, uint64_t now)
 {
     const struct engine *e = qp->engine;
     const struct send_wqe *wqe = send_queue_at(&qp->requester.sq, qp->requester.sq.next);
     bool ud = qp->service == SERVICE_UD;
-    const struct gid *dst = ud ? &wqe->ud.path.dst : &qp->attr.path.dst;
+    const struct path *path = ud ? &wqe->ud.path : &qp->attr.path;
     uint32_t qpn = ud ? wqe->ud.remote_qpn : qp->attr.dest_qpn;
+    size_t paced = rate_room(qp, path);
+    size_t room;
 
     if (e->config.room == NULL)
-        return SIZE_MAX;
-    return e->config.room(e->config.context, dst, (uint8_t)(qpn >> 16), !qp_is_reliable(qp), now);
+        return paced;
+    room = e->config.room(e->config.context, &path->dst, (uint8_t)(qpn >> 16), !qp_is_reliable(qp),
+                          now);
+    return room < paced ? room : paced;
 }
 
 /* Puts the QP where it is found again when what blocks it is gone. All else is woken by an event.
@@ -117,6 +124,8 @@ static void park(struct qp *qp, enum send_block block, uint64_t now)
     } else if (block == SEND_BLOCK_READ_WINDOW) {
         qp_count(qp, window_blocked, 1);
         list_push_tail(&e->read_window.waiting, &qp->window_link);
+    } else if (block == SEND_BLOCK_RATE) {
+        rate_wait(qp);
     } else if (block == SEND_BLOCK_ROOM) {
         qp->requester.room_wait_ns = now + (qp_is_reliable(qp) ? ROOM_RETRY_RC_NS : ROOM_RETRY_NS);
         timer_update(qp);
@@ -154,6 +163,7 @@ uint32_t requester_transmit(struct qp *qp, uint64_t now, struct datagram_batch *
             break;
         }
     }
+    rate_charge(qp, out);
     if (out->count == 0) {
         park(qp, block, now);
     } else if (qp_is_reliable(qp)) {
@@ -246,6 +256,10 @@ void requester_expire(struct qp *qp, uint64_t now)
         r->room_wait_ns = ENGINE_NEVER;
         qp_make_ready(qp);
     }
+    if (qp->rate_wait_ns <= now) {
+        qp->rate_wait_ns = ENGINE_NEVER;
+        qp_make_ready(qp);
+    }
     if (r->rnr_wait_ns <= now) {
         r->rnr_wait_ns = ENGINE_NEVER;
         qp_make_ready(qp);
@@ -265,6 +279,7 @@ static enum completion_opcode completion_opcode_of(enum wr_opcode opcode)
         [WR_SEND] = COMPLETION_SEND,           [WR_SEND_IMM] = COMPLETION_SEND,
         [WR_READ] = COMPLETION_READ,           [WR_CMP_SWAP] = COMPLETION_CMP_SWAP,
         [WR_FETCH_ADD] = COMPLETION_FETCH_ADD, [WR_SEND_INV] = COMPLETION_SEND,
+        [WR_FLUSH] = COMPLETION_FLUSH,         [WR_ATOMIC_WRITE] = COMPLETION_ATOMIC_WRITE,
     };
 
     return opcodes[opcode];

@@ -23,6 +23,7 @@
     B(CREDITS, "the peer has announced no more receive requests")                                  \
     B(PSN_WINDOW, "2^23 packets are outstanding")                                                  \
     B(WINDOW, "the destination process has as much in flight as it can hold")                      \
+    B(RATE, "packets that left have used up the rate limit")                                       \
     B(ROOM, "the receiver's socket has no room")
 
 enum send_block {
@@ -36,10 +37,23 @@ static inline bool wr_is_atomic(enum wr_opcode opcode)
     return opcode == WR_CMP_SWAP || opcode == WR_FETCH_ADD;
 }
 
-/* Answered by data: an acknowledgement alone does not complete it. */
+/* Answered by a response of its own: an acknowledgement alone does not complete it. */
 static inline bool wr_wants_response(enum wr_opcode opcode)
 {
+    return opcode == WR_READ || wr_is_atomic(opcode) || opcode == WR_ATOMIC_WRITE ||
+           opcode == WR_FLUSH;
+}
+
+/* The response brings data for the request's SGEs. */
+static inline bool wr_fetches(enum wr_opcode opcode)
+{
     return opcode == WR_READ || wr_is_atomic(opcode);
+}
+
+/* The bytes of the request's SGEs leave with it. */
+static inline bool wr_carries_data(enum wr_opcode opcode)
+{
+    return !wr_fetches(opcode) && opcode != WR_FLUSH;
 }
 
 static inline bool wr_takes_receive(enum wr_opcode opcode)

@@ -74,6 +74,7 @@ static enum verdict check_operation(const struct qp *qp, const struct judged *rq
     case KIND_SEND:
         return VERDICT_ACCEPT;
     case KIND_WRITE:
+    case KIND_ATOMIC_WRITE:
         needed = ACCESS_REMOTE_WRITE;
         break;
     case KIND_READ:
@@ -84,7 +85,8 @@ static enum verdict check_operation(const struct qp *qp, const struct judged *rq
         needed = ACCESS_REMOTE_ATOMIC;
         break;
     case KIND_FLUSH:
-    case KIND_ATOMIC_WRITE:
+        needed = flush_rights(&rq->packet->h);
+        break;
     case KIND_RESYNC:
     case KIND_READ_RESPONSE:
     case KIND_ACK:
@@ -132,6 +134,12 @@ static enum verdict check_length(const struct qp *qp, const struct judged *rq)
         return VERDICT_BAD_LENGTH;
     if ((rq->kind == KIND_CMP_SWAP || rq->kind == KIND_FETCH_ADD) && p->h.atomic.va % 8 != 0)
         return VERDICT_BAD_LENGTH;
+    if (rq->kind == KIND_ATOMIC_WRITE &&
+        (p->payload_len != 8 || p->h.reth.dma_len != 8 || p->h.reth.va % 8 != 0))
+        return VERDICT_BAD_LENGTH;
+    if (rq->kind == KIND_FLUSH &&
+        (p->h.feth.selectivity > FLUSH_REGION || flush_rights(&p->h) == 0))
+        return VERDICT_BAD_LENGTH;
     return VERDICT_ACCEPT;
 }
 
@@ -140,10 +148,8 @@ static enum verdict check_resources(const struct qp *qp, const struct judged *rq
 {
     const struct responder *r = &qp->responder;
     const struct recv_queue *queue = rq->srq != NULL ? &rq->srq->queue : &r->rq;
-    bool remembered =
-        rq->kind == KIND_READ || rq->kind == KIND_CMP_SWAP || rq->kind == KIND_FETCH_ADD;
 
-    if (remembered && r->read_tail - r->read_answered >= qp->attr.dest_rd_atomic)
+    if (kind_is_remembered(rq->kind) && r->read_tail - r->read_answered >= qp->attr.dest_rd_atomic)
         return VERDICT_TOO_MANY_READS;
     if (rq->packet->operation->receive == RECEIVE_TAKES && queue->posted_count == 0)
         return VERDICT_NO_RECEIVE;
@@ -183,9 +189,15 @@ static enum verdict check_access(struct qp *qp, const struct judged *rq)
                               .key = h->atomic.rkey,
                               .access = ACCESS_REMOTE_ATOMIC};
         return access_verdict(qp, &q);
-    case KIND_SEND:
-    case KIND_FLUSH:
     case KIND_ATOMIC_WRITE:
+        q.access = ACCESS_REMOTE_WRITE;
+        return access_verdict(qp, &q);
+    case KIND_FLUSH:
+        q.access = flush_rights(h);
+        if (h->feth.selectivity != FLUSH_REGION)
+            return access_verdict(qp, &q);
+        return mr_has_right(qp->engine, &q) == MR_OK ? VERDICT_ACCEPT : VERDICT_BAD_ACCESS;
+    case KIND_SEND:
     case KIND_RESYNC:
     case KIND_READ_RESPONSE:
     case KIND_ACK:
@@ -307,8 +319,7 @@ static void answer(struct qp *qp, const struct packet *p, enum verdict v)
         break;
     case ANSWER_ACK:
         r->nak_sent = false;
-        if (p->operation->kind == KIND_READ || p->operation->kind == KIND_CMP_SWAP ||
-            p->operation->kind == KIND_FETCH_ADD)
+        if (kind_is_remembered(p->operation->kind))
             r->ack = ACK_NONE; /* its own response acknowledges all before it */
         else if (p->h.bth.ack_req || r->ack == ACK_NAK)
             r->ack = ACK_ACK;

@@ -9,6 +9,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "engine/memory.h"
 #include "engine/qp_private.h"
 #include "engine/sge_private.h"
 
@@ -88,6 +89,20 @@ struct receive_end {
 };
 void receive_complete(struct qp *qp, struct recv_wqe *wqe, const struct packet *p,
                       const struct receive_end *end);
+
+/* Answered by a response of its own, which duplicates get again. */
+static inline bool kind_is_remembered(enum operation_kind kind)
+{
+    return kind == KIND_READ || kind == KIND_CMP_SWAP || kind == KIND_FETCH_ADD ||
+           kind == KIND_ATOMIC_WRITE || kind == KIND_FLUSH;
+}
+
+/* The rights that a FLUSH needs. */
+static inline uint32_t flush_rights(const struct headers *h)
+{
+    return ((h->feth.placement_type & FLUSH_GLOBAL) != 0 ? ACCESS_FLUSH_GLOBAL : 0u) |
+           ((h->feth.placement_type & FLUSH_PERSISTENT) != 0 ? ACCESS_FLUSH_PERSISTENT : 0u);
+}
 
 static inline struct read_resource *read_resource_at(const struct responder *r, uint32_t counter)
 {

@@ -2,7 +2,8 @@
 /*
  * Sends the responder's answers (IBA 9.7.5): READ and atomic responses in
  * order, then the acknowledgement or NAK that is due. One acknowledgement
- * stands for all requests before it, however many asked for one.
+ * stands for all requests before it, however many asked for one. READ responses keep to the rate
+ * of the path; acknowledgements are not held up for it.
  */
 #include <assert.h>
 #include <string.h>
@@ -59,6 +60,7 @@ static struct headers response_headers(const struct qp *qp, enum operation_code 
 struct response_batch {
     struct datagram_batch *out;
     size_t total;
+    size_t room; /* bytes that the rate lets leave */
     bool closed;
 };
 
@@ -70,7 +72,7 @@ static uint8_t *reserve(const struct qp *qp, struct response_batch *b, size_t le
 
     if (b->total + len > out->capacity || out->count == out->count_max)
         return NULL;
-    if (out->count > 0 && (b->closed || len > out->segment_len))
+    if (out->count > 0 && (b->closed || len > out->segment_len || b->total + len > b->room))
         return NULL;
     if (out->count == 0) {
         out->path = qp->attr.path;
@@ -150,7 +152,9 @@ static enum operation_code read_operation(const struct responder *r, uint32_t pa
     return last ? OP_READ_RESP_LAST : OP_READ_RESP_MIDDLE;
 }
 
-/* The next packet of the READ that is being answered. False: it does not fit, or the QP failed. */
+/*
+ * The next packet of the READ that is being answered; ATOMIC WRITE and FLUSH are answered as a READ
+ * of nothing. False: it does not fit, or the QP failed. */
 static bool append_read(struct qp *qp, struct response_batch *b,
                         const struct read_resource *resource)
 {
@@ -202,7 +206,9 @@ static bool append_answer(struct qp *qp, struct response_batch *b)
     struct responder *r = &qp->responder;
     const struct read_resource *resource = read_resource_at(r, r->read_next);
 
-    if (resource->atomic ? !append_atomic(qp, b, resource) : !append_read(qp, b, resource))
+    bool fetched = resource->kind == KIND_CMP_SWAP || resource->kind == KIND_FETCH_ADD;
+
+    if (fetched ? !append_atomic(qp, b, resource) : !append_read(qp, b, resource))
         return false;
     r->read_cursor++;
     if (r->read_cursor == resource->packet_count) {
@@ -241,9 +247,15 @@ uint32_t responder_transmit(struct qp *qp, uint64_t now, struct datagram_batch *
     out->count = 0;
     if (!may_answer(qp))
         return 0;
+    if (r->read_next != r->read_tail && rate_blocks(qp)) {
+        rate_wait(qp);
+        return 0;
+    }
+    b.room = rate_room(qp, &qp->attr.path);
     while (r->read_next != r->read_tail)
         if (!append_answer(qp, &b))
             break;
+    rate_charge(qp, out);
     if (r->read_next == r->read_tail && r->ack != ACK_NONE)
         append_ack(qp, &b);
     return out->count;

@@ -42,6 +42,7 @@ int path_from_ah_attr(struct context_handle *c, const struct ibv_ah_attr *attr, 
 {
     struct device_gid src;
     struct gid dst;
+    int rate_mbps;
 
     if (attr->is_global == 0 || attr->port_num != PORT_NUMBER)
         return EINVAL;
@@ -50,6 +51,10 @@ int path_from_ah_attr(struct context_handle *c, const struct ibv_ah_attr *attr, 
     memcpy(dst.bytes, attr->grh.dgid.raw, sizeof(dst.bytes));
     if (gid_is_ipv4(&src.gid) != gid_is_ipv4(&dst))
         return EINVAL;
+    rate_mbps =
+        attr->static_rate == IBV_RATE_MAX ? 0 : ibv_rate_to_mbps((enum ibv_rate)attr->static_rate);
+    if (rate_mbps < 0)
+        return EINVAL;
     *out = (struct path){
         .src = src.gid,
         .dst = dst,
@@ -57,6 +62,7 @@ int path_from_ah_attr(struct context_handle *c, const struct ibv_ah_attr *attr, 
         .flow_label = attr->grh.flow_label & FLOW_LABEL_MASK,
         .traffic_class = attr->grh.traffic_class,
         .hop_limit = hop_limit_of(attr),
+        .rate_kbps = (uint32_t)rate_mbps * 1000u,
     };
     return 0;
 }

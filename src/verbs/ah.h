@@ -26,7 +26,7 @@ static inline struct ah_handle *ah_of(struct ibv_ah *ibv)
 
 /*
  * 0 or a positive errno: EINVAL without a global route, for another port than
- * 1, a GID index without an entry, or GIDs of two address families.
+ * 1, a GID index without an entry, GIDs of two address families, or a static rate that is none.
  */
 int path_from_ah_attr(struct context_handle *c, const struct ibv_ah_attr *attr, struct path *out);
 

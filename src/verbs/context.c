@@ -64,6 +64,8 @@ static const struct ibv_context_ops context_ops = {
 static void fill_verbs(struct verbs_context *v, struct ibv_device *device)
 {
     v->query_port = port_query;
+    v->modify_qp_rate_limit = qp_handle_modify_rate;
+    v->modify_cq = cq_handle_modify;
     v->query_rt_values = context_query_clock;
     v->create_cq_ex = cq_handle_new_ex;
     v->query_device_ex = context_query_device;

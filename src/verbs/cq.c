@@ -10,6 +10,7 @@
 #include "verbs/context.h"
 #include "verbs/export.h"
 
+#define NS_PER_US 1000u
 #define POLL_BATCH 16u /* entries translated at a time; they lie on the stack */
 
 static const uint64_t wc_flags_supported = (uint64_t)IBV_WC_STANDARD_FLAGS |
@@ -20,7 +21,8 @@ static const uint64_t wc_flags_supported = (uint64_t)IBV_WC_STANDARD_FLAGS |
 
 static int check_new(struct context_handle *c, const struct ibv_cq_init_attr_ex *attr)
 {
-    const uint32_t flags_known = IBV_CREATE_CQ_ATTR_SINGLE_THREADED;
+    const uint32_t flags_known =
+        IBV_CREATE_CQ_ATTR_SINGLE_THREADED | IBV_CREATE_CQ_ATTR_IGNORE_OVERRUN;
 
     if (!context_alive(c))
         return EIO;
@@ -37,13 +39,17 @@ static int check_new(struct context_handle *c, const struct ibv_cq_init_attr_ex 
     return 0;
 }
 
+static bool has_flag(const struct ibv_cq_init_attr_ex *attr, uint32_t flag)
+{
+    return (attr->comp_mask & IBV_CQ_INIT_ATTR_MASK_FLAGS) != 0 && (attr->flags & flag) != 0;
+}
+
 static void fill(struct cq_handle *h, struct context_handle *c,
                  const struct ibv_cq_init_attr_ex *attr)
 {
     h->context = c;
     h->channel = attr->channel != NULL ? channel_of(attr->channel) : NULL;
-    h->single_threaded = (attr->comp_mask & IBV_CQ_INIT_ATTR_MASK_FLAGS) != 0 &&
-                         (attr->flags & IBV_CREATE_CQ_ATTR_SINGLE_THREADED) != 0;
+    h->single_threaded = has_flag(attr, IBV_CREATE_CQ_ATTR_SINGLE_THREADED);
     h->ibv.context = &c->verbs.context;
     h->ibv.channel = attr->channel;
     h->ibv.cq_context = attr->cq_context;
@@ -80,6 +86,8 @@ struct ibv_cq_ex *cq_handle_new_ex(struct ibv_context *context, struct ibv_cq_in
     error = -cq_new(node_engine(c->node), attr->cqe, h, &h->cq);
     if (error == 0) {
         h->ibv.cqe = (int)cq_capacity(h->cq);
+        if (has_flag(attr, IBV_CREATE_CQ_ATTR_IGNORE_OVERRUN))
+            cq_ignore_overrun(h->cq);
         context_get(c);
         if (h->channel != NULL)
             h->channel->ibv.refcnt++;
@@ -121,6 +129,20 @@ EXPORT int ibv_resize_cq(struct ibv_cq *cq, int cqe)
     cq->cqe = (int)cq_capacity(h->cq);
     node_unlock(h->context->node);
     return -error;
+}
+
+int cq_handle_modify(struct ibv_cq *cq, struct ibv_modify_cq_attr *attr)
+{
+    struct cq_handle *h = cq_of(cq);
+
+    if (!context_alive(h->context))
+        return EIO;
+    if (attr->attr_mask != IBV_CQ_ATTR_MODERATE)
+        return EINVAL;
+    node_lock(h->context->node);
+    cq_moderate(h->cq, attr->moderate.cq_count, attr->moderate.cq_period * NS_PER_US);
+    node_unlock(h->context->node);
+    return 0;
 }
 
 EXPORT int ibv_destroy_cq(struct ibv_cq *cq)

@@ -61,6 +61,9 @@ int cq_handle_arm(struct ibv_cq *cq, int solicited_only);
 /* ibv_create_cq_ex. */
 struct ibv_cq_ex *cq_handle_new_ex(struct ibv_context *context, struct ibv_cq_init_attr_ex *attr);
 
+/* ibv_modify_cq: moderation of events (engine/cq.h). 0 or an errno. */
+int cq_handle_modify(struct ibv_cq *cq, struct ibv_modify_cq_attr *attr);
+
 /* Puts the functions of extended polling into the object (cq_ex.c). */
 void cq_ex_fill(struct cq_handle *h);
 

@@ -54,6 +54,7 @@ static int translate_operation(const struct ibv_send_wr *wr, struct send_wr *out
         /* fall through */
     case IBV_WR_RDMA_WRITE:
     case IBV_WR_RDMA_READ:
+    case IBV_WR_ATOMIC_WRITE:
         out->remote_addr = wr->wr.rdma.remote_addr;
         out->rkey = wr->wr.rdma.rkey;
         return 0;
@@ -68,7 +69,6 @@ static int translate_operation(const struct ibv_send_wr *wr, struct send_wr *out
     case IBV_WR_BIND_MW:
     case IBV_WR_TSO:
     case IBV_WR_DRIVER1:
-    case IBV_WR_ATOMIC_WRITE:
         return -EOPNOTSUPP;
     }
     return -EINVAL;

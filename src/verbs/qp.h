@@ -45,6 +45,9 @@ static inline struct qp_handle *qp_of_ex(struct ibv_qp_ex *ibv)
 /* ibv_create_qp_ex, when more is asked for than a PD. */
 struct ibv_qp *qp_handle_new_ex(struct ibv_context *context, struct ibv_qp_init_attr_ex *attr);
 
+/* ibv_modify_qp_rate_limit: 0 or an errno. */
+int qp_handle_modify_rate(struct ibv_qp *qp, struct ibv_qp_rate_limit_attr *attr);
+
 /* ibv_context_ops (post.c): 0 or an errno, with *bad_wr the first that was not posted. */
 int qp_handle_post_send(struct ibv_qp *qp, struct ibv_send_wr *wr, struct ibv_send_wr **bad_wr);
 int qp_handle_post_recv(struct ibv_qp *qp, struct ibv_recv_wr *wr, struct ibv_recv_wr **bad_wr);

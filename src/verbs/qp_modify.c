@@ -7,6 +7,7 @@
 #include <errno.h>
 
 #include "base/log.h"
+#include "engine/limits.h"
 #include "verbs/ah.h"
 #include "verbs/context.h"
 #include "verbs/export.h"
@@ -92,6 +93,22 @@ refused:
     return error;
 }
 
+/* The usual packet length needs no telling: bytes are counted, not packets. */
+int qp_handle_modify_rate(struct ibv_qp *qp, struct ibv_qp_rate_limit_attr *attr)
+{
+    struct qp_handle *h = qp_of(qp);
+    int error;
+
+    if (!context_alive(h->context))
+        return EIO;
+    if (attr->comp_mask != 0 || attr->rate_limit > RATE_KBPS_MAX)
+        return EINVAL;
+    node_enter(h->context->node);
+    error = qp_set_rate(h->qp, attr->rate_limit, attr->max_burst_sz);
+    node_leave_posted(h->context->node);
+    return -error;
+}
+
 static void describe(const struct qp_handle *h, const struct qp_attr *a, struct ibv_qp_attr *out)
 {
     *out = (struct ibv_qp_attr){
@@ -142,6 +159,8 @@ EXPORT int ibv_query_qp(struct ibv_qp *qp, struct ibv_qp_attr *attr, int attr_ma
     node_lock(h->context->node);
     qp_query(h->qp, &state, &cap);
     describe(h, &state, attr);
+    attr->sq_draining = qp_is_draining(h->qp);
+    attr->rate_limit = qp_rate_kbps(h->qp);
     node_unlock(h->context->node);
     describe_cap(&cap, &attr->cap);
     qp->state = attr->qp_state;

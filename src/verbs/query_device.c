@@ -73,6 +73,11 @@ int context_query_device(struct ibv_context *context, const struct ibv_query_dev
     struct ibv_device_attr_ex attr = {
         .completion_timestamp_mask = UINT64_MAX,
         .hca_core_clock = CLOCK_KHZ,
+        .packet_pacing_caps = {.qp_rate_limit_min = 1,
+                               .qp_rate_limit_max = RATE_KBPS_MAX,
+                               .supported_qpts =
+                                   1u << IBV_QPT_RC | 1u << IBV_QPT_UC | 1u << IBV_QPT_UD},
+        .cq_mod_caps = {.max_cq_count = UINT16_MAX, .max_cq_period = UINT16_MAX},
         .phys_port_cnt_ex = 1,
     };
 

@@ -303,6 +303,18 @@ static void wr_set_inline_data(struct ibv_qp_ex *qp, void *addr, size_t length)
     wr_set_inline_data_list(qp, 1, &buf);
 }
 
+/* The eight bytes are read now, and no setter follows. */
+static void wr_atomic_write(struct ibv_qp_ex *qp, uint32_t rkey, uint64_t remote_addr,
+                            const void *atomic_wr)
+{
+    const struct send_wr remote = {.rkey = rkey, .remote_addr = remote_addr};
+    const struct ibv_data_buf buf = {.addr = (void *)(uintptr_t)atomic_wr,
+                                     .length = sizeof(uint64_t)};
+
+    if (begin_remote(qp, WR_ATOMIC_WRITE, IBV_QP_EX_WITH_ATOMIC_WRITE, &remote) != NULL)
+        wr_set_inline_data_list(qp, 1, &buf);
+}
+
 /* --- what is not built: the list is refused --- */
 
 static void refuse(struct ibv_qp_ex *qp)
@@ -336,15 +348,6 @@ static void wr_send_tso(struct ibv_qp_ex *qp, void *hdr, uint16_t hdr_sz, uint16
 static void wr_set_xrc_srqn(struct ibv_qp_ex *qp, uint32_t remote_srqn)
 {
     (void)remote_srqn;
-    refuse(qp);
-}
-
-static void wr_atomic_write(struct ibv_qp_ex *qp, uint32_t rkey, uint64_t remote_addr,
-                            const void *atomic_wr)
-{
-    (void)rkey;
-    (void)remote_addr;
-    (void)atomic_wr;
     refuse(qp);
 }
 
@@ -435,7 +438,8 @@ uint64_t wr_operations_of(enum ibv_qp_type type)
     const uint64_t ud = IBV_QP_EX_WITH_SEND | IBV_QP_EX_WITH_SEND_WITH_IMM;
     const uint64_t uc = ud | IBV_QP_EX_WITH_RDMA_WRITE | IBV_QP_EX_WITH_RDMA_WRITE_WITH_IMM;
     const uint64_t rc = uc | IBV_QP_EX_WITH_RDMA_READ | IBV_QP_EX_WITH_ATOMIC_CMP_AND_SWP |
-                        IBV_QP_EX_WITH_ATOMIC_FETCH_AND_ADD | IBV_QP_EX_WITH_SEND_WITH_INV;
+                        IBV_QP_EX_WITH_ATOMIC_FETCH_AND_ADD | IBV_QP_EX_WITH_SEND_WITH_INV |
+                        IBV_QP_EX_WITH_ATOMIC_WRITE;
 
     switch (type) {
     case IBV_QPT_RC:

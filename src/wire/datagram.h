@@ -42,13 +42,15 @@ struct path {
     uint32_t flow_label;
     uint8_t traffic_class; /* DSCP and ECN, as the IP header has them */
     uint8_t hop_limit;
+    uint32_t rate_kbps; /* how fast packets may leave on it (IBA 9.11.1); 0: as fast as can be */
 };
 
 static inline bool path_equal(const struct path *a, const struct path *b)
 {
     return gid_equal(&a->src, &b->src) && gid_equal(&a->dst, &b->dst) &&
            a->scope_id == b->scope_id && a->flow_label == b->flow_label &&
-           a->traffic_class == b->traffic_class && a->hop_limit == b->hop_limit;
+           a->traffic_class == b->traffic_class && a->hop_limit == b->hop_limit &&
+           a->rate_kbps == b->rate_kbps;
 }
 
 /* A datagram that arrived. */

@@ -63,6 +63,10 @@ static enum operation_code operation_of(const struct place *at)
         return OP_CMP_SWAP;
     case WR_FETCH_ADD:
         return OP_FETCH_ADD;
+    case WR_FLUSH:
+        return OP_FLUSH;
+    case WR_ATOMIC_WRITE:
+        return OP_ATOMIC_WRITE;
     case WR_SEND:
     case WR_SEND_IMM:
     case WR_SEND_INV:

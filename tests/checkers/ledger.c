@@ -59,10 +59,12 @@ uint64_t channel_bytes_before(const struct channel *c, uint64_t psn)
 const char *wr_opcode_name(enum wr_opcode opcode)
 {
     static const char *const names[] = {
-        [WR_WRITE] = "WRITE",         [WR_WRITE_IMM] = "WRITE_IMM", [WR_SEND] = "SEND",
-        [WR_SEND_IMM] = "SEND_IMM",   [WR_READ] = "READ",           [WR_CMP_SWAP] = "CMP_SWAP",
-        [WR_FETCH_ADD] = "FETCH_ADD", [WR_LOCAL_INV] = "LOCAL_INV", [WR_BIND_MW] = "BIND_MW",
-        [WR_SEND_INV] = "SEND_INV",
+        [WR_WRITE] = "WRITE",         [WR_WRITE_IMM] = "WRITE_IMM",
+        [WR_SEND] = "SEND",           [WR_SEND_IMM] = "SEND_IMM",
+        [WR_READ] = "READ",           [WR_CMP_SWAP] = "CMP_SWAP",
+        [WR_FETCH_ADD] = "FETCH_ADD", [WR_LOCAL_INV] = "LOCAL_INV",
+        [WR_BIND_MW] = "BIND_MW",     [WR_SEND_INV] = "SEND_INV",
+        [WR_FLUSH] = "FLUSH",         [WR_ATOMIC_WRITE] = "ATOMIC_WRITE",
     };
 
     return (unsigned)opcode < sizeof(names) / sizeof(names[0]) ? names[opcode] : "?";

@@ -44,6 +44,10 @@ static enum completion_opcode completion_of(enum wr_opcode opcode)
         return COMPLETION_CMP_SWAP;
     case WR_FETCH_ADD:
         return COMPLETION_FETCH_ADD;
+    case WR_FLUSH:
+        return COMPLETION_FLUSH;
+    case WR_ATOMIC_WRITE:
+        return COMPLETION_ATOMIC_WRITE;
     case WR_SEND:
     case WR_SEND_IMM:
     case WR_SEND_INV:

@@ -25,7 +25,8 @@
 #define ENDPOINT_MEMORY 0x80000u
 #define ENDPOINT_IOVA 0x5a0000001000ull
 #define ENDPOINT_RIGHTS                                                                            \
-    (ACCESS_LOCAL_WRITE | ACCESS_REMOTE_WRITE | ACCESS_REMOTE_READ | ACCESS_REMOTE_ATOMIC)
+    (ACCESS_LOCAL_WRITE | ACCESS_REMOTE_WRITE | ACCESS_REMOTE_READ | ACCESS_REMOTE_ATOMIC |        \
+     ACCESS_FLUSH_GLOBAL)
 
 /* What a test may choose; start from endpoint_config_default. */
 struct endpoint_config {
@@ -94,6 +95,9 @@ struct work {
     uint32_t rkey;
     uint64_t compare;
     uint64_t swap;
+    uint32_t flush_len;
+    uint32_t placement;
+    enum flush_selectivity selectivity;
     uint32_t imm;
     uint32_t srqn;
 };

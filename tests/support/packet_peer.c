@@ -157,6 +157,7 @@ size_t peer_writes(struct peer *p, struct script s, uint8_t *out)
             },
         .deth = {.qkey = s.qkey, .src_qpn = s.src_qpn},
         .xrceth = {.srqn = s.srqn != 0 || p->ep.srq == NULL ? s.srqn : srq_number(p->ep.srq)},
+        .feth = {.placement_type = s.placement, .selectivity = s.selectivity},
         .reth = {.va = at(s.remote),
                  .rkey = s.rkey != 0 ? s.rkey : p->ep.mr->key,
                  .dma_len = s.dma_len},

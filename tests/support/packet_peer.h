@@ -61,7 +61,9 @@ struct script {
     uint32_t ieth;
     uint32_t qkey;
     uint32_t src_qpn;
-    uint32_t srqn; /* 0: the endpoint's, if it has one */
+    uint32_t srqn;     /* 0: the endpoint's, if it has one */
+    uint8_t placement; /* of a FLUSH */
+    uint8_t selectivity;
 };
 
 /* Sends it, and collects what the endpoint has to say. */

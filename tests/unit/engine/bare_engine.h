@@ -27,6 +27,7 @@ static inline void bare_engine_init(struct bare_engine *b, uint8_t seed)
     b->engine.config.qpn_base = 1u << 16;
     random_init(&b->engine.random, seed_bytes);
     list_init(&b->engine.events);
+    list_init(&b->engine.moderated);
     assert_int_equal(mr_table_new(&b->engine), 0);
     assert_int_equal(pd_new(&b->engine, &b->pd), 0);
 }

@@ -211,6 +211,86 @@ static void weaker_arm_does_not_replace_a_stronger_one(void **state)
     assert_true(event_came(f, ENGINE_EVENT_COMPLETION));
 }
 
+static void let_time_pass(struct fixture *f, uint64_t ns)
+{
+    f->bare.engine.now += ns;
+    cq_advance(&f->bare.engine);
+}
+
+static void moderated_queue_tells_of_so_many_entries_at_once(void **state)
+{
+    struct fixture *f = *state;
+
+    cq_moderate(f->cq, 3, 0);
+    for (uint32_t round = 0; round < 3; round++) {
+        cq_arm(f->cq, false);
+        push(f, 2);
+        let_time_pass(f, 1000000000);
+        assert_false(event_came(f, ENGINE_EVENT_COMPLETION));
+        assert_int_equal(cq_deadline(&f->bare.engine), ENGINE_NEVER);
+        push(f, 1);
+        assert_true(event_came(f, ENGINE_EVENT_COMPLETION));
+        expect_polled(f, 3, 3);
+    }
+}
+
+static void moderated_queue_holds_an_event_back_no_longer_than_its_period(void **state)
+{
+    struct fixture *f = *state;
+
+    cq_moderate(f->cq, 3, 500);
+    cq_arm(f->cq, false);
+    assert_int_equal(cq_deadline(&f->bare.engine), ENGINE_NEVER);
+    push(f, 1);
+    assert_int_equal(cq_deadline(&f->bare.engine), f->bare.engine.now + 500);
+    let_time_pass(f, 499);
+    push(f, 1); /* the period is that of the first */
+    assert_false(event_came(f, ENGINE_EVENT_COMPLETION));
+    let_time_pass(f, 1);
+    assert_true(event_came(f, ENGINE_EVENT_COMPLETION));
+    assert_int_equal(cq_deadline(&f->bare.engine), ENGINE_NEVER);
+}
+
+/* Else a count larger than the queue would be waited for in vain. */
+static void full_queue_is_told_of_whatever_the_moderation(void **state)
+{
+    struct fixture *f = *state;
+
+    cq_moderate(f->cq, 100, 0);
+    cq_arm(f->cq, false);
+    push(f, CAPACITY - 1);
+    assert_false(event_came(f, ENGINE_EVENT_COMPLETION));
+    push(f, 1);
+    assert_true(event_came(f, ENGINE_EVENT_COMPLETION));
+}
+
+static void changed_moderation_holds_for_what_waits(void **state)
+{
+    struct fixture *f = *state;
+
+    cq_moderate(f->cq, 4, 0);
+    cq_arm(f->cq, false);
+    push(f, 2);
+    cq_moderate(f->cq, 3, 700);
+    assert_false(event_came(f, ENGINE_EVENT_COMPLETION));
+    assert_int_equal(cq_deadline(&f->bare.engine), f->bare.engine.now + 700);
+    cq_moderate(f->cq, 0, 0);
+    assert_true(event_came(f, ENGINE_EVENT_COMPLETION));
+}
+
+static void queue_that_ignores_overrun_keeps_the_newest(void **state)
+{
+    struct fixture *f = *state;
+
+    cq_ignore_overrun(f->cq);
+    push(f, CAPACITY + 2);
+    assert_false(event_came(f, ENGINE_EVENT_CQ_ERR));
+    f->polled += 2;
+    expect_polled(f, 64, CAPACITY);
+    push(f, 1);
+    expect_polled(f, 64, 1);
+}
+
 static void resize_keeps_what_is_queued_in_order(void **state)
 {
     static const uint32_t capacities[] = {8, 4, 31, 4, 64, 5};
@@ -308,6 +388,11 @@ int main(void)
         TEST(armed_for_solicited_is_deaf_to_other_successes),
         TEST(armed_for_solicited_hears_every_error),
         TEST(weaker_arm_does_not_replace_a_stronger_one),
+        TEST(moderated_queue_tells_of_so_many_entries_at_once),
+        TEST(moderated_queue_holds_an_event_back_no_longer_than_its_period),
+        TEST(full_queue_is_told_of_whatever_the_moderation),
+        TEST(changed_moderation_holds_for_what_waits),
+        TEST(queue_that_ignores_overrun_keeps_the_newest),
         TEST(resize_keeps_what_is_queued_in_order),
         TEST(resize_below_what_is_queued_is_refused_and_changes_nothing),
         TEST(entries_of_a_queue_pair_that_goes_away_are_dropped),

@@ -220,8 +220,8 @@ static void request_that_the_queue_pair_does_not_do_is_refused(void **state)
         {ACCESS_REMOTE_WRITE | ACCESS_REMOTE_ATOMIC, OP_READ_REQUEST, 0},
         {ACCESS_REMOTE_READ | ACCESS_REMOTE_WRITE, OP_CMP_SWAP, 0},
         {ACCESS_REMOTE_READ | ACCESS_REMOTE_WRITE, OP_FETCH_ADD, 0},
-        {ENDPOINT_RIGHTS, OP_ATOMIC_WRITE, 8},
-        {ENDPOINT_RIGHTS, OP_FLUSH, 0},
+        {ENDPOINT_RIGHTS & ~ACCESS_REMOTE_WRITE, OP_ATOMIC_WRITE, 8},
+        {ENDPOINT_RIGHTS & ~ACCESS_FLUSH_GLOBAL, OP_FLUSH, 0},
     };
     struct peer *p = *state;
     struct endpoint_config config = p->ep.config;

@@ -28,6 +28,7 @@ static int setup(void **state)
         f.qps[i].requester.retransmit_ns = ENGINE_NEVER;
         f.qps[i].requester.rnr_wait_ns = ENGINE_NEVER;
         f.qps[i].requester.room_wait_ns = ENGINE_NEVER;
+        f.qps[i].rate_wait_ns = ENGINE_NEVER;
     }
     *state = &f;
     return 0;

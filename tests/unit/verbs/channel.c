@@ -166,6 +166,61 @@ static void edge_triggered_epoll_sees_each_event(void **state)
     pair_close(&p);
 }
 
+static int moderate(struct pair *p, uint16_t count, uint16_t period_us)
+{
+    struct ibv_modify_cq_attr attr = {.attr_mask = IBV_CQ_ATTR_MODERATE,
+                                      .moderate = {.cq_count = count, .cq_period = period_us}};
+
+    return ibv_modify_cq(p->recv_cq, &attr);
+}
+
+static void a_moderated_queue_waits_for_so_many_entries(void **state)
+{
+    struct pair p;
+
+    (void)state;
+    pair_setup(&p, IBV_QPT_RC, 0);
+    assert_int_equal(moderate(&p, 3, 0), 0);
+    assert_int_equal(ibv_req_notify_cq(p.recv_cq, 0), 0);
+    send_byte(&p, 0);
+    send_byte(&p, 0);
+    expect_no_event(&p);
+    send_byte(&p, 0);
+    expect_event(&p);
+    pair_close(&p);
+}
+
+/* Nobody polls: the progress thread keeps the time. */
+static void a_moderated_queue_waits_no_longer_than_its_period(void **state)
+{
+    struct pair p;
+
+    (void)state;
+    pair_setup(&p, IBV_QPT_RC, 0);
+    assert_int_equal(moderate(&p, 100, 20000), 0);
+    assert_int_equal(ibv_req_notify_cq(p.recv_cq, 0), 0);
+    send_byte(&p, 0);
+    expect_event(&p);
+    pair_close(&p);
+}
+
+static void what_cannot_be_modified_is_refused(void **state)
+{
+    struct ibv_modify_cq_attr attr = {.attr_mask = 1u << 7};
+    struct ibv_device_attr_ex device;
+    struct pair p;
+
+    (void)state;
+    pair_setup(&p, IBV_QPT_RC, 0);
+    assert_int_equal(ibv_modify_cq(p.recv_cq, &attr), EINVAL);
+    attr.attr_mask = 0;
+    assert_int_equal(ibv_modify_cq(p.recv_cq, &attr), EINVAL);
+    assert_int_equal(ibv_query_device_ex(p.context, NULL, &device), 0);
+    assert_int_equal(device.cq_mod_caps.max_cq_count, UINT16_MAX);
+    assert_int_equal(device.cq_mod_caps.max_cq_period, UINT16_MAX);
+    pair_close(&p);
+}
+
 static void *send_later(void *arg)
 {
     const struct timespec pause = {.tv_nsec = 30000000};
@@ -364,6 +419,9 @@ int main(void)
         cmocka_unit_test(each_event_not_fetched_keeps_its_token),
         cmocka_unit_test(a_nonblocking_channel_without_events_says_eagain),
         cmocka_unit_test(edge_triggered_epoll_sees_each_event),
+        cmocka_unit_test(a_moderated_queue_waits_for_so_many_entries),
+        cmocka_unit_test(a_moderated_queue_waits_no_longer_than_its_period),
+        cmocka_unit_test(what_cannot_be_modified_is_refused),
         cmocka_unit_test(a_sleeper_is_woken),
         cmocka_unit_test(no_wake_up_is_lost_between_arming_and_sleeping),
         cmocka_unit_test(queues_with_events_take_turns),

@@ -3,6 +3,7 @@
 #include "fixture.h"
 
 #include <errno.h>
+#include <time.h>
 #include <string.h>
 
 static struct ibv_qp_init_attr classic(const struct pair *p, enum ibv_qp_type type)
@@ -299,6 +300,11 @@ static void with_too_many_reads(struct ibv_qp_attr *attr)
     attr->max_dest_rd_atomic = 255;
 }
 
+static void with_a_rate_that_is_none(struct ibv_qp_attr *attr)
+{
+    attr->ah_attr.static_rate = 99;
+}
+
 static void unchanged(struct ibv_qp_attr *attr)
 {
     (void)attr;
@@ -307,8 +313,8 @@ static void unchanged(struct ibv_qp_attr *attr)
 static void addresses_that_cannot_be_used_are_refused(void **state)
 {
     static void (*const changes[])(struct ibv_qp_attr *) = {
-        without_route, with_port_2, with_empty_gid,     with_gid_of_the_other_family,
-        with_mtu_0,    with_mtu_6,  with_too_many_reads};
+        without_route, with_port_2, with_empty_gid,      with_gid_of_the_other_family,
+        with_mtu_0,    with_mtu_6,  with_too_many_reads, with_a_rate_that_is_none};
     struct pair p;
 
     (void)state;
@@ -336,6 +342,133 @@ static void attributes_that_do_not_exist_are_refused(void **state)
     attr.qp_state = (enum ibv_qp_state)99;
     assert_int_equal(ibv_modify_qp(p.qp[0], &attr, IBV_QP_STATE), EINVAL);
     pair_close(&p);
+}
+
+static void a_rate_limit_is_kept_and_lifted(void **state)
+{
+    struct ibv_qp_rate_limit_attr limit = {.rate_limit = 8000}; /* kb/s: 1 MB a second */
+    struct ibv_sge sge;
+    struct ibv_send_wr wr = {.opcode = IBV_WR_RDMA_WRITE, .sg_list = &sge, .num_sge = 1};
+    struct ibv_qp_init_attr init;
+    struct ibv_qp_attr attr;
+    struct timespec start;
+    struct timespec end;
+    struct pair p;
+
+    (void)state;
+    pair_setup(&p, IBV_QPT_RC, 0);
+    sge = sge_of(&p, 0, 0, 50000);
+    wr.wr.rdma.rkey = p.mr->rkey;
+    wr.wr.rdma.remote_addr = (uintptr_t)buf_of(&p, 1);
+    assert_int_equal(ibv_modify_qp_rate_limit(p.qp[0], &limit), 0);
+    assert_int_equal(ibv_query_qp(p.qp[0], &attr, IBV_QP_RATE_LIMIT, &init), 0);
+    assert_int_equal(attr.rate_limit, 8000);
+    clock_gettime(CLOCK_MONOTONIC, &start);
+    post_request(&p, &wr);
+    expect_success(p.send_cq);
+    clock_gettime(CLOCK_MONOTONIC, &end);
+    /* 50 ms, less a packet or two; a busy machine can only make it longer. */
+    assert_true((end.tv_sec - start.tv_sec) * 1000 + (end.tv_nsec - start.tv_nsec) / 1000000 >= 40);
+    limit.rate_limit = 0;
+    assert_int_equal(ibv_modify_qp_rate_limit(p.qp[0], &limit), 0);
+    post_request(&p, &wr);
+    expect_success(p.send_cq);
+    pair_close(&p);
+}
+
+static void rate_limits_that_cannot_be_are_refused(void **state)
+{
+    struct ibv_qp_rate_limit_attr limit = {.rate_limit = 8000};
+    struct ibv_device_attr_ex device;
+    struct pair p;
+
+    (void)state;
+    pair_open(&p);
+    pair_create_qps(&p, IBV_QPT_RC, 0);
+    assert_int_equal(ibv_modify_qp_rate_limit(p.qp[0], &limit), EINVAL); /* RESET */
+    pair_connect(&p);
+    assert_int_equal(ibv_query_device_ex(p.context, NULL, &device), 0);
+    assert_true(device.packet_pacing_caps.supported_qpts & 1u << IBV_QPT_RC);
+    limit.rate_limit = device.packet_pacing_caps.qp_rate_limit_max;
+    assert_int_equal(ibv_modify_qp_rate_limit(p.qp[0], &limit), 0);
+    limit.rate_limit++;
+    assert_int_equal(ibv_modify_qp_rate_limit(p.qp[0], &limit), EINVAL);
+    limit = (struct ibv_qp_rate_limit_attr){.rate_limit = 1, .comp_mask = 1};
+    assert_int_equal(ibv_modify_qp_rate_limit(p.qp[0], &limit), EINVAL);
+    pair_close(&p);
+}
+
+static void sqd_tells_when_it_is_drained_and_goes_on(void **state)
+{
+    struct ibv_qp_attr attr = {.qp_state = IBV_QPS_SQD, .en_sqd_async_notify = 1};
+    struct ibv_sge sge;
+    struct ibv_send_wr wr = {.opcode = IBV_WR_SEND, .sg_list = &sge, .num_sge = 1};
+    struct ibv_async_event event;
+    struct ibv_qp_init_attr init;
+    struct ibv_wc wc;
+    struct pair p;
+
+    (void)state;
+    pair_setup(&p, IBV_QPT_RC, 0);
+    sge = sge_of(&p, 0, 0, 10);
+    post_request(&p, &wr); /* the receiver is not ready: stays on its way */
+    assert_int_equal(ibv_modify_qp(p.qp[0], &attr, IBV_QP_STATE | IBV_QP_EN_SQD_ASYNC_NOTIFY), 0);
+    assert_int_equal(p.qp[0]->state, IBV_QPS_SQD);
+    assert_int_equal(ibv_query_qp(p.qp[0], &attr, IBV_QP_STATE, &init), 0);
+    assert_int_equal(attr.sq_draining, 1);
+    assert_false(readable(p.context->async_fd, 20));
+    post_request(&p, &wr); /* waits for RTS */
+    post_receive(&p, 1, 100);
+    post_receive(&p, 2, 100);
+    expect_success(p.send_cq);
+    assert_int_equal(ibv_get_async_event(p.context, &event), 0);
+    assert_int_equal(event.event_type, IBV_EVENT_SQ_DRAINED);
+    assert_ptr_equal(event.element.qp, p.qp[0]);
+    ibv_ack_async_event(&event);
+    assert_int_equal(ibv_query_qp(p.qp[0], &attr, IBV_QP_STATE, &init), 0);
+    assert_int_equal(attr.sq_draining, 0);
+    assert_int_equal(attr.qp_state, IBV_QPS_SQD);
+    assert_int_equal(ibv_poll_cq(p.send_cq, 1, &wc), 0);
+    attr = (struct ibv_qp_attr){.qp_state = IBV_QPS_RTS, .cur_qp_state = IBV_QPS_RTS};
+    assert_int_equal(ibv_modify_qp(p.qp[0], &attr, IBV_QP_STATE | IBV_QP_CUR_STATE), EINVAL);
+    attr.cur_qp_state = IBV_QPS_SQD;
+    assert_int_equal(ibv_modify_qp(p.qp[0], &attr, IBV_QP_STATE | IBV_QP_CUR_STATE), 0);
+    expect_success(p.send_cq);
+    assert_false(readable(p.context->async_fd, 20)); /* once, and only when asked for */
+    pair_close(&p);
+}
+
+/* IBA 10.3.1.6: what was posted is flushed, receiving goes on, and RTS is the way back. */
+static void a_send_queue_in_error_comes_back(void **state)
+{
+    static const enum ibv_qp_type types[] = {IBV_QPT_UC, IBV_QPT_UD};
+
+    (void)state;
+    for (size_t i = 0; i < COUNT_OF(types); i++) {
+        struct ibv_qp_attr attr = {.qp_state = IBV_QPS_RTS, .cur_qp_state = IBV_QPS_SQE};
+        struct ibv_sge sge;
+        struct ibv_send_wr wr = {.opcode = IBV_WR_SEND, .sg_list = &sge, .num_sge = 1};
+        struct ibv_qp_init_attr init;
+        struct pair p;
+
+        pair_setup(&p, types[i], 0);
+        sge = sge_of(&p, 0, 0, 10);
+        sge.lkey ^= 0x100;
+        post_request(&p, &wr);
+        assert_int_equal(poll_one(p.send_cq).status, IBV_WC_LOC_PROT_ERR);
+        assert_int_equal(ibv_query_qp(p.qp[0], &attr, IBV_QP_STATE, &init), 0);
+        assert_int_equal(attr.qp_state, IBV_QPS_SQE);
+        sge.lkey ^= 0x100;
+        post_request(&p, &wr);
+        assert_int_equal(poll_one(p.send_cq).status, IBV_WC_WR_FLUSH_ERR);
+        attr = (struct ibv_qp_attr){.qp_state = IBV_QPS_RTS, .cur_qp_state = IBV_QPS_SQE};
+        assert_int_equal(ibv_modify_qp(p.qp[0], &attr, IBV_QP_STATE | IBV_QP_CUR_STATE), 0);
+        post_receive(&p, 1, 100);
+        post_request(&p, &wr);
+        expect_success(p.send_cq);
+        expect_success(p.recv_cq);
+        pair_close(&p);
+    }
 }
 
 static void a_pd_in_use_is_not_freed(void **state)
@@ -375,6 +508,10 @@ int main(void)
         cmocka_unit_test(attributes_come_back_as_they_were_given),
         cmocka_unit_test(addresses_that_cannot_be_used_are_refused),
         cmocka_unit_test(attributes_that_do_not_exist_are_refused),
+        cmocka_unit_test(a_rate_limit_is_kept_and_lifted),
+        cmocka_unit_test(rate_limits_that_cannot_be_are_refused),
+        cmocka_unit_test(sqd_tells_when_it_is_drained_and_goes_on),
+        cmocka_unit_test(a_send_queue_in_error_comes_back),
         cmocka_unit_test(a_pd_in_use_is_not_freed),
         cmocka_unit_test(vendor_options_do_not_exist),
     };
