@@ -61,6 +61,8 @@
     QP_COUNTERS(C)                                                                                 \
     C(malformed, "datagrams that the packet parser refused")                                       \
     C(no_qp, "datagrams for a QPN that does not exist")                                            \
+    C(farewells, "ACKs said again by queue pairs that were taken out of service")                  \
+    C(farewells_lost, "those for which there was no room")                                         \
     C(cnp_rcv, "congestion notification packets that came in")                                     \
     C(ecn_marked, "datagrams that came in marked congestion experienced")
 

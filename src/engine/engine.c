@@ -197,6 +197,8 @@ uint32_t engine_transmit(struct engine *e, uint64_t now, struct datagram_batch *
     struct list *first;
 
     pass_time(e, now);
+    if (farewell_transmit(e, b) > 0)
+        return b->count;
     while ((first = list_pop_head(&e->ready)) != NULL) {
         struct qp *qp = LIST_ENTRY(first, struct qp, ready_link);
 
@@ -211,7 +213,7 @@ uint32_t engine_transmit(struct engine *e, uint64_t now, struct datagram_batch *
 
 bool engine_wants_transmit(const struct engine *e)
 {
-    return !list_empty(&e->ready);
+    return !list_empty(&e->ready) || farewell_waits(&e->farewells);
 }
 
 uint64_t engine_deadline(const struct engine *e)

@@ -74,6 +74,12 @@ uint32_t engine_transmit(struct engine *e, uint64_t now, struct datagram_batch *
 /* True when engine_transmit may have something to give. */
 bool engine_wants_transmit(const struct engine *e);
 
+/*
+ * The process ends: queue pairs that were not destroyed say their last ACKs as if they were.
+ * Returns true when there are more to be fetched by engine_transmit; then to be called again.
+ */
+bool engine_leave(struct engine *e);
+
 /* When engine_advance must be called next, or ENGINE_NEVER. */
 uint64_t engine_deadline(const struct engine *e);
 void engine_advance(struct engine *e, uint64_t now);

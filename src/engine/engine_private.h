@@ -8,6 +8,7 @@
 #include "base/list.h"
 #include "base/random.h"
 #include "engine/engine.h"
+#include "engine/farewell_private.h"
 #include "engine/window_private.h"
 
 struct mr_table; /* memory.c */
@@ -42,6 +43,7 @@ struct engine {
     uint32_t timer_count;
     uint32_t timer_capacity;
     struct engine_counters counters;
+    struct farewells farewells;
 };
 
 #endif

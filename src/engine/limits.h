@@ -25,6 +25,10 @@
 #define AH_COUNT_MAX 1000000u
 #define MESSAGE_LEN_MAX (1u << 31) /* IBA 9.7.8: 2^31 bytes */
 #define RATE_KBPS_MAX 1000000000u  /* 1 Tb/s: the fastest static rate is 1.2 */
+/* Last ACKs that wait to leave: QPs are destroyed one by one, and each has its chance to send. */
+#define FAREWELLS_MAX 64u
+/* Who has waited longer has given up: 8 tries with time-out code 20, the largest in common use. */
+#define FAREWELL_NS (8 * (4096ull << 20))
 #define PMTU_MIN 256u
 #define PMTU_MAX 4096u
 

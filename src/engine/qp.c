@@ -265,6 +265,7 @@ static void disconnect(struct qp *qp)
 
 void qp_reset(struct qp *qp)
 {
+    farewell_say(qp);
     disconnect(qp);
     forget_work(qp);
     requester_reset(qp, psn_make(0));

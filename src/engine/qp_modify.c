@@ -416,6 +416,7 @@ static void enter_state(struct qp *qp, enum qp_state to)
         qp->attr = (struct qp_attr){.pmtu = qp->pmtu_created};
         break;
     case QP_ERR:
+        farewell_say(qp);
         qp_enter_error(qp);
         break;
     case QP_RTR:

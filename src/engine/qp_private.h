@@ -119,6 +119,8 @@ struct responder {
     struct srq *srq;      /* XRC: the one that the latest accepted request named; NULL: gone */
     struct psn epsn;      /* expected */
     struct psn msn;
+    struct psn ackable;   /* newest accepted request without a response of its own, or before all */
+    uint64_t accepted_ns; /* when the newest request was accepted; ENGINE_NEVER: none was */
     /* the message in progress */
     bool in_message;
     enum operation_kind kind;
@@ -325,5 +327,7 @@ int responder_set_reads(struct qp *qp, uint32_t count);
 void responder_receive(struct qp *qp, const struct packet *p, const struct datagram *d,
                        uint64_t now);
 uint32_t responder_transmit(struct qp *qp, uint64_t now, struct datagram_batch *b);
+/* Writes ACK_LEN bytes: the ACK of all that an ACK may speak of, with these credits. */
+void responder_write_ack(const struct qp *qp, uint8_t credit_code, uint8_t *to);
 
 #endif

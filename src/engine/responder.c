@@ -405,7 +405,7 @@ static void receive_uc(struct qp *qp, const struct judged *rq)
     drop_message(qp);
 }
 
-static void receive_reliable(struct qp *qp, const struct judged *rq)
+static void receive_reliable(struct qp *qp, const struct judged *rq, uint64_t now)
 {
     struct responder *r = &qp->responder;
     const struct packet *p = rq->packet;
@@ -421,6 +421,9 @@ static void receive_reliable(struct qp *qp, const struct judged *rq)
     if (v == VERDICT_ACCEPT) {
         if (rq->kind == KIND_READ && p->h.reth.dma_len > 0)
             taken = (uint32_t)(((uint64_t)p->h.reth.dma_len + qp->attr.pmtu - 1) / qp->attr.pmtu);
+        if (!kind_is_remembered(rq->kind))
+            r->ackable = r->epsn;
+        r->accepted_ns = now;
         r->epsn = psn_add(r->epsn, taken);
     }
     if (consequences[v].effect == QP_EFFECT_FAILS)
@@ -440,7 +443,6 @@ void responder_receive(struct qp *qp, const struct packet *p, const struct datag
         rq.srq = xrc_find_srq(qp->xrcd, p->h.xrceth.srqn);
         rq.pd = rq.srq != NULL ? rq.srq->pd : NULL;
     }
-    (void)now;
     if (qp->service == SERVICE_UD) {
         datagram_receive(qp, p, d);
         return;
@@ -452,7 +454,7 @@ void responder_receive(struct qp *qp, const struct packet *p, const struct datag
     if (qp->service == SERVICE_UC)
         receive_uc(qp, &rq);
     else
-        receive_reliable(qp, &rq);
+        receive_reliable(qp, &rq, now);
 }
 
 void responder_reset(struct qp *qp, struct psn rq_psn)
@@ -463,6 +465,8 @@ void responder_reset(struct qp *qp, struct psn rq_psn)
     *r = (struct responder){
         .rq = r->rq,
         .epsn = rq_psn,
+        .ackable = psn_sub(rq_psn, 1),
+        .accepted_ns = ENGINE_NEVER,
         .reads = r->reads,
         .reads_size = r->reads_size,
     };

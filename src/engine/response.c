@@ -221,20 +221,37 @@ static bool append_answer(struct qp *qp, struct response_batch *b)
     return true;
 }
 
+static void write_ack(const struct qp *qp, struct psn psn, uint8_t syndrome, uint8_t *to)
+{
+    struct headers h = response_headers(qp, OP_ACK, psn);
+
+    assert(opcode_headers_len(h.bth.opcode) + ICRC_LEN == ACK_LEN);
+    h.aeth.syndrome = syndrome;
+    headers_write(&h, to);
+}
+
+/*
+ * A READ or atomic is acknowledged by its own response alone. An ACK that named its PSN, because
+ * a WRITE before it came twice, would make the peer ask again; and Linux rxe would complete the
+ * READ without its data, since its completer does not look whether an ACK is what was asked for.
+ */
+void responder_write_ack(const struct qp *qp, uint8_t credit_code, uint8_t *to)
+{
+    write_ack(qp, qp->responder.ackable, aeth_make(AETH_ACK, credit_code), to);
+}
+
 static void append_ack(struct qp *qp, struct response_batch *b)
 {
     struct responder *r = &qp->responder;
-    bool is_nak = r->ack == ACK_NAK;
-    struct headers h = response_headers(qp, OP_ACK, is_nak ? r->nak_psn : psn_sub(r->epsn, 1));
-    size_t len = opcode_headers_len(h.bth.opcode) + ICRC_LEN;
-    uint8_t *to = reserve(qp, b, len);
+    uint8_t *to = reserve(qp, b, ACK_LEN);
 
     if (to == NULL)
         return;
-    if (is_nak)
-        h.aeth.syndrome = r->nak_syndrome;
-    headers_write(&h, to);
-    take(qp, b, len);
+    if (r->ack == ACK_NAK)
+        write_ack(qp, r->nak_psn, r->nak_syndrome, to);
+    else
+        responder_write_ack(qp, credits(qp), to);
+    take(qp, b, ACK_LEN);
     r->ack = ACK_NONE;
 }
 

@@ -356,13 +356,21 @@ static uint64_t fault_deadline(const struct link *link)
 }
 
 /* What is on its way arrives also when its sender is gone. */
-static void fault_finish(struct link *link)
+static void fault_flush(struct link *link)
 {
     struct fault *f = fault_of(link);
 
     f->retry_ns = 0;
     release_out(f, UINT64_MAX);
     follow_inner(f);
+    link_flush(f->inner);
+}
+
+static void fault_finish(struct link *link)
+{
+    struct fault *f = fault_of(link);
+
+    fault_flush(link);
     link_finish(f->inner);
 }
 
@@ -394,6 +402,7 @@ static const struct link_ops fault_ops = {
     .receive = fault_receive,
     .local_room = fault_local_room,
     .deadline = fault_deadline,
+    .flush = fault_flush,
     .finish = fault_finish,
     .abandon = fault_abandon,
     .close = fault_close,

@@ -96,6 +96,7 @@ struct link_ops {
     uint32_t (*local_room)(struct link *link, const struct gid *dst, uint8_t slot);
     /* See the functions of these names. NULL: nothing of the kind. */
     uint64_t (*deadline)(const struct link *link);
+    void (*flush)(struct link *link);
     void (*finish)(struct link *link);
     void (*abandon)(struct link *link);
     void (*close)(struct link *link);
@@ -145,6 +146,13 @@ static inline uint32_t link_local_room(struct link *link, const struct gid *dst,
 static inline uint64_t link_deadline(const struct link *link)
 {
     return link->ops->deadline ? link->ops->deadline(link) : UINT64_MAX;
+}
+
+/* Sends at once, in its order, what is held back on purpose. */
+static inline void link_flush(struct link *link)
+{
+    if (link->ops->flush)
+        link->ops->flush(link);
 }
 
 /*

@@ -171,6 +171,7 @@ static void abandon(struct node *n)
     if (n->link != NULL)
         links_abandon(n);
     n->engine = NULL;
+    n->use_count = 0;
     n->batch.count = 0;
 }
 
@@ -178,6 +179,18 @@ static void after_fork_in_child(void)
 {
     if (node.engine != NULL)
         abandon(&node);
+}
+
+/* What queue pairs still say when nobody destroyed them; what the link does not take now is lost.
+ */
+static void leave(struct node *n)
+{
+    n->retry_ns = 0;
+    while (n->engine != NULL && engine_leave(n->engine)) {
+        progress_send(n, node_now());
+        if (n->batch.count > 0)
+            break;
+    }
 }
 
 /* Other threads may be anywhere, also inside for good: then all stays as it is. */
@@ -189,6 +202,7 @@ static void at_exit(void)
     limit.tv_sec += EXIT_WAIT_S;
     if (node.pid != getpid() || pthread_mutex_timedlock(&node.lock, &limit) != 0)
         return;
+    leave(&node);
     links_finish(&node);
     report_counters(&node);
     node.thread_stop = true;
@@ -321,6 +335,8 @@ struct node *node_get(void)
     node_lock(&node);
     if (node.engine == NULL)
         result = start(&node, error);
+    if (result == 0)
+        node.use_count++;
     node_unlock(&node);
     if (result == 0)
         return &node;
@@ -333,7 +349,12 @@ struct node *node_get(void)
  */
 void node_put(struct node *n)
 {
-    (void)n;
+    node_lock(n);
+    assert(n->use_count > 0);
+    n->use_count--;
+    if (n->use_count == 0 && n->link != NULL)
+        link_flush(n->link);
+    node_unlock(n);
 }
 
 struct engine *node_engine(struct node *n)

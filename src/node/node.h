@@ -27,6 +27,8 @@ struct node;
  * be used any more.
  */
 struct node *node_get(void);
+
+/* With the last one what links hold back on purpose leaves; the node itself stays. */
 void node_put(struct node *n);
 
 /* The lock is held; not NULL after node_get. */

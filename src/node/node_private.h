@@ -37,6 +37,7 @@ struct node {
     uint64_t fault_seed;
     pid_t pid;            /* of the process that started it */
     bool lone_core;       /* there is but one to run on */
+    uint32_t use_count;   /* node_get without node_put */
     uint32_t yield_after; /* empty polls; 0: never */
 
     /* The progress thread. */

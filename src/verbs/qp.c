@@ -220,7 +220,7 @@ EXPORT int ibv_destroy_qp(struct ibv_qp *qp)
     error = -qp_free(h->qp);
     if (error == 0)
         async_withdraw(c, &h->async);
-    node_unlock(c->node);
+    node_leave_posted(c->node); /* its last words leave now: the process may end next */
     if (error != 0)
         return error;
     ack_wait(&qp->mutex, &qp->cond, &qp->events_completed, h->async.reported);

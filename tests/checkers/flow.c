@@ -16,6 +16,7 @@ void flow_begin(struct flow *f)
     f->rnr_naks = 0;
     f->quiet_until_ns = 0;
     f->draining = false;
+    f->left = false;
     f->may_go_back = false;
     f->went_before = false;
     f->activity_ns = 0;
@@ -119,6 +120,8 @@ void flow_sent(struct flow *f, const struct datagram_batch *b, const uint8_t *by
     check_reserved(f, &p, bytes, len);
     check_lengths(f, &p, len);
     check_addressing(f, b, &p);
+    EXPECT(!f->left || p.operation->kind == KIND_ACK, "%s: %s from a queue pair that is gone",
+           f->name, name);
     if (packet_is_response(&p)) {
         flow_response_sent(f, &p);
         return;

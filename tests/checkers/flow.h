@@ -45,6 +45,7 @@ struct flow {
     uint32_t asked_count;
     uint64_t quiet_until_ns; /* after an RNR NAK */
     uint64_t quiet_psn;
+    bool left;     /* the application took it out of service: only ACKs may leave */
     bool draining; /* in SQD: no new message begins but one that may have been prepared */
     uint32_t begun_draining;
     uint64_t retransmitted;

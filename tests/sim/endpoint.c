@@ -344,6 +344,7 @@ void connection_close(struct connection *c)
         ladder_note(w->ladder, w->now, ep->home->host->index, "%s closes", ep->channel.name);
         ep->channel.errors_allowed |= STATUS_BIT(STATUS_WR_FLUSH_ERR);
         ep->own.errors_allowed |= STATUS_BIT(STATUS_WR_FLUSH_ERR);
+        ep->flow.left = qp_state(ep->qp) != QP_ERR; /* one that failed still answers */
         endpoint_modify(ep, QP_ERR, 0);
         if (dice_percent(&ep->app->dice, 30))
             sending_post_late(ep);
@@ -368,6 +369,7 @@ void connection_abort(struct connection *c)
 
         ladder_note(w->ladder, w->now, ep->home->host->index, "%s is reset", ep->channel.name);
         endpoint_modify(ep, QP_RESET, 0);
+        ep->flow.left = true;
         requests_forget(&ep->channel);
         receiving_forget(ep);
         host_pump(ep->home->host);

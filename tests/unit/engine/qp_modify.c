@@ -49,6 +49,12 @@ void qp_make_ready(struct qp *qp)
     note("ready");
 }
 
+void farewell_say(struct qp *qp)
+{
+    (void)qp;
+    note("farewell");
+}
+
 void qp_enter_error(struct qp *qp)
 {
     (void)qp;
@@ -494,7 +500,7 @@ static void each_transition_sets_off_what_it_must(void **state)
         {SERVICE_RC, QP_SQD, QP_SQD, "v", "connect"},
         {SERVICE_RC, QP_SQD, QP_RTS, "", "ready"},
         {SERVICE_UD, QP_SQE, QP_RTS, "", "ready"},
-        {SERVICE_RC, QP_RTS, QP_ERR, "", "error"},
+        {SERVICE_RC, QP_RTS, QP_ERR, "", "farewell error"},
         {SERVICE_RC, QP_RTS, QP_RESET, "", "reset"},
         {SERVICE_RC, QP_ERR, QP_RESET, "", "reset"},
     };

@@ -556,6 +556,8 @@ static void error_flushes_the_receive_queue_in_order(void **state)
     expect_no_completion(p->ep.recv_cq);
     endpoint_post_recv(&p->ep, 9, 0, 10);
     expect_completion(p->ep.recv_cq, 9, STATUS_WR_FLUSH_ERR);
+    peer_listens(p);
+    expect_ack(p, 0, 0); /* farewell.c */
     expect_dead(p);
 }
 
@@ -568,6 +570,8 @@ static void reset_forgets_work_and_completions(void **state)
     peer_sends(p, (struct script){.operation = OP_SEND_ONLY, .psn = 0, .len = 1});
     endpoint_modify_state(&p->ep, QP_RESET, 0, NULL);
     expect_no_completion(p->ep.recv_cq);
+    peer_listens(p);
+    peer_forgets(p); /* farewell.c */
     endpoint_connect(&p->ep, PEER_QPN);
     peer_sends(p, (struct script){.operation = OP_SEND_ONLY, .psn = 0, .ack_req = true, .len = 1});
     expect_rnr_nak(p, 12, 0, 0);
@@ -639,6 +643,8 @@ static void shared_receive_uses_keys_of_its_own_domain(void **state)
             expect_completion(p->ep.recv_cq, 1, STATUS_LOC_PROT_ERR);
         }
         qp_free(p->ep.qp);
+        peer_listens(p);
+        peer_forgets(p); /* farewell.c */
         p->ep.qp = own;
         assert_int_equal(srq_free(init.srq), 0);
         mr_free(mr);

@@ -86,18 +86,28 @@ static void expect_good_end(pid_t pid)
     assert_int_equal(WEXITSTATUS(status), 0);
 }
 
-void pair_run(side_fn first, side_fn second)
+static void run_two(side_fn first, side_fn second, bool connected)
 {
     pid_t a, b;
     int ends[2];
 
     assert_int_equal(socketpair(AF_UNIX, SOCK_SEQPACKET, 0, ends), 0);
-    a = start(first, ends[0], ends[1], true);
-    b = start(second, ends[1], ends[0], true);
+    a = start(first, ends[0], ends[1], connected);
+    b = start(second, ends[1], ends[0], connected);
     close(ends[0]);
     close(ends[1]);
     expect_good_end(a);
     expect_good_end(b);
+}
+
+void pair_run(side_fn first, side_fn second)
+{
+    run_two(first, second, true);
+}
+
+void pair_run_unconnected(side_fn first, side_fn second)
+{
+    run_two(first, second, false);
 }
 
 void side_run_alone(side_fn body)

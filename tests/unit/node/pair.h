@@ -53,6 +53,8 @@ void must_at(bool holds, const char *what, const char *file, int line);
 
 /* Runs the two in two processes and fails the test unless both end well within 30 seconds. */
 void pair_run(side_fn first, side_fn second);
+/* The same, but each opens and connects itself. */
+void pair_run_unconnected(side_fn first, side_fn second);
 
 /* Runs one in a process of its own: it has a channel to nowhere and nothing is opened yet. */
 void side_run_alone(side_fn body);
