@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: BSD-2-Clause
 #
 # The front door; meson and ninja do the work. Each target does the same here and on CI.
-# `make help` lists them. Variables: BUILD (folder, default build), CC, JOBS, FUZZ_SECONDS.
+# `make help` lists them. Variables: BUILD (folder, default build), CC, JOBS, FUZZ_SECONDS, SEEDS.
 
 BUILD ?= build
 JOBS ?= $(shell nproc)
 FUZZ_SECONDS ?= 60
+SEEDS ?= 20000
 PREFIX ?= /usr/local
 NINJA = ninja -C $(1) -j $(JOBS)
 
@@ -13,7 +14,7 @@ NINJA = ninja -C $(1) -j $(JOBS)
 setup = [ -f $(1)/build.ninja ] || $(3) meson setup $(1) $(2)
 
 .DEFAULT_GOAL := help
-.PHONY: help build demo test apps interop format lint clang asan tsan fuzz bench performance docs coverage \
+.PHONY: help build demo test apps interop format lint clang asan tsan fuzz soak bench performance docs coverage \
 	install deps clean
 
 help: ## this list
@@ -71,6 +72,9 @@ fuzz: ## each fuzz target for FUZZ_SECONDS (60)
 	@tools/install-deps build clang
 	@$(call setup,$(BUILD)-fuzz,-Dfuzz=true -Db_sanitize=address$(comma)undefined -Db_lundef=false,CC=clang-14)
 	@tools/run-fuzz $(BUILD)-fuzz $(FUZZ_SECONDS)
+
+soak: build ## the simulation over SEEDS, a range A..B or a count (20000), on all cores
+	@tools/soak $(BUILD) $(SEEDS) $(JOBS)
 
 bench: build ## the questions asked of speed, answered
 	@tools/install-deps bench

@@ -235,6 +235,7 @@ static void apply_read_data(struct qp *qp, const struct packet *p, uint64_t now)
         apply_bad(qp);
         return;
     }
+    qp_count(qp, responses, 1);
     place(qp, offset, p->payload, p->payload_len, now);
 }
 
@@ -247,6 +248,7 @@ static void apply_atomic_data(struct qp *qp, const struct packet *p, uint64_t no
         apply_bad(qp);
         return;
     }
+    qp_count(qp, responses, 1);
     place(qp, 0, (const uint8_t *)&original, sizeof(original), now);
 }
 
@@ -271,6 +273,7 @@ static void apply(struct qp *qp, const struct packet *p, enum effect effect, uin
         qp_count(qp, stale_response, 1);
         break;
     case EFFECT_ACKNOWLEDGES:
+        qp_count(qp, responses, 1);
         break;
     case EFFECT_READ_DATA:
         apply_read_data(qp, p, now);

@@ -17,6 +17,7 @@
     C(rcv_payload_bytes, "payload bytes accepted")                                                 \
     C(sent_payload_bytes, "payload bytes handed out, repeats included")                            \
     C(requests, "requests carried out as responder")                                               \
+    C(responses, "responses that acknowledged or brought what was asked for")                      \
     C(rx_send_requests, "SEND messages that were taken")                                           \
     C(rx_write_requests, "WRITE messages that were taken")                                         \
     C(rx_read_requests, "READs that were taken")                                                   \
@@ -35,6 +36,7 @@
     C(receive_too_small, "messages longer than their receive request")                             \
     C(responder_memory_fault, "requests that met memory that is gone")                             \
     C(wrong_xrc_srq, "XRC requests whose SRQ does not exist or is of another domain")              \
+    C(read_broken, "READs whose key or memory went away before all was answered")                  \
     C(too_many_reads, "READs and atomics beyond the responder's resources")                        \
     C(message_broken, "UC messages dropped because a packet was missing")                          \
     C(stale_response, "responses that acknowledge nothing outstanding")                            \

@@ -104,10 +104,7 @@ static void fail_read(struct qp *qp, struct psn psn, enum verdict v)
     r->nak_sent = true;
     r->nak_syndrome = aeth_make(AETH_NAK, code);
     r->nak_psn = psn;
-    if (v == VERDICT_BAD_ACCESS)
-        qp_count(qp, remote_access_refused, 1);
-    else
-        qp_count(qp, responder_memory_fault, 1);
+    qp_count(qp, read_broken, 1); /* the request itself was counted when it came */
     responder_fail(qp, NULL, v);
 }
 

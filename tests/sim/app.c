@@ -5,10 +5,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "sim/census.h"
 #include "support/expect.h"
 
 #define READ_PART_BYTES 65536u
-#define WINDOW_MAX_DEFAULT 131072u
 #define READ_WINDOW_DEFAULT 65536u
 #define CELL_STRIDE 32u
 
@@ -91,6 +91,10 @@ static void init_connection(struct app *a)
 
     if (from == to && dice_percent(&a->dice, 80))
         to = (from + 1) % hosts;
+    if (a->world.plan.crowd) {
+        from = (uint32_t)dice_between(&a->dice, 1, hosts - 1);
+        to = 0;
+    }
     c->ends[0] = endpoint_new(a, &a->hosts[from], service);
     c->ends[1] = endpoint_new(a, &a->hosts[to], service);
     for (i = 0; i < 2; i++)
@@ -105,7 +109,7 @@ void app_init(struct app *a, const struct plan *plan, struct ladder *ladder)
 
     *a = (struct app){.dice = dice_make(plan->seed, 4)};
     a->limits = (struct flow_limits){
-        .window_max = p.config.window_max ? p.config.window_max : WINDOW_MAX_DEFAULT,
+        .window_max = p.config.window_max ? p.config.window_max : WORLD_WINDOW_DEFAULT,
         .read_window = p.config.read_window ? p.config.read_window : READ_WINDOW_DEFAULT,
         .read_part = READ_PART_BYTES,
     };
@@ -117,6 +121,8 @@ void app_init(struct app *a, const struct plan *plan, struct ladder *ladder)
     for (i = 0; i < plan->datagram_count; i++)
         endpoint_start_datagrams(
             endpoint_new(a, &a->hosts[dice_below(&a->dice, plan->host_count)], SERVICE_UD));
+    if (plan->crowd)
+        census_add(TROUBLE_CROWD, 1);
     for (i = 0; i < plan->host_count; i++)
         world_schedule(&a->world, a->world.now, EVENT_APP, &a->world.hosts[i], NULL);
 }
@@ -166,25 +172,29 @@ static void check_lossless(const struct app *a, const struct app_host *home)
 }
 
 /*
- * Every datagram is accounted for: a request has one verdict, or it is one of
- * those that belong to nobody, which a response may be too.
+ * Every datagram is accounted for, once: it belongs to nobody, or it is a
+ * request with a verdict, or a response with an effect.
  */
 static void check_counters(const struct host *h)
 {
     const struct engine_counters *c = engine_counters(h->engine);
+    uint64_t strays = c->malformed + c->no_qp + c->wrong_service + c->wrong_state + c->wrong_pkey +
+                      c->wrong_source + c->cnp_rcv;
     uint64_t verdicts = c->requests + c->out_of_sequence + c->duplicate_request +
                         c->bad_sequence_opcode + c->bad_length + c->remote_access_refused +
                         c->no_receive + c->receive_too_small + c->responder_memory_fault +
-                        c->too_many_reads + c->wrong_qkey;
-    uint64_t strays = c->malformed + c->no_qp + c->wrong_service + c->wrong_state + c->wrong_pkey +
-                      c->wrong_source + c->cnp_rcv;
+                        c->too_many_reads + c->wrong_qkey + c->wrong_xrc_srq;
+    uint64_t effects = c->responses + c->stale_response + c->bad_response + c->packet_seq_err +
+                       c->implied_nak_seq_err + c->rnr_nak_rcv + c->remote_err_nak_rcv;
 
     EXPECT(c->sent_packets == h->sent, "host %u: counts %lu packets sent of %lu", h->index,
            (unsigned long)c->sent_packets, (unsigned long)h->sent);
     EXPECT(c->rcv_packets == h->delivered, "host %u: counts %lu packets received of %lu", h->index,
            (unsigned long)c->rcv_packets, (unsigned long)h->delivered);
-    EXPECT(verdicts + strays >= h->requests, "host %u: %lu requests of %lu are accounted for",
-           h->index, (unsigned long)(verdicts + strays), (unsigned long)h->requests);
+    EXPECT(strays + verdicts + effects == h->delivered,
+           "host %u: %lu strays, %lu verdicts and %lu effects account for %lu packets", h->index,
+           (unsigned long)strays, (unsigned long)verdicts, (unsigned long)effects,
+           (unsigned long)h->delivered);
 }
 
 static void check_end(struct app *a)

@@ -59,6 +59,9 @@ struct app_host {
     struct region cell_region;
     struct cell cells[HOST_CELLS];
     uint32_t idle_turns;
+    /* no receive request is posted till then; 0: all is well */
+    uint64_t famine_until_ns;
+    uint64_t rnr_naks_before; /* of all hosts, when it began */
 };
 
 /* A region that a peer may invalidate. */
@@ -80,6 +83,7 @@ struct endpoint {
     struct qp_init init;
     struct app_cq *send_cq;
     struct app_cq *recv_cq;
+    struct app_cq own_cqs[2]; /* with small rings: for as much as can be outstanding, no more */
     struct channel channel;
     struct flow flow;
     struct receive_queue own;
@@ -150,6 +154,8 @@ struct app {
     uint64_t message_ids;
     struct flow_limits limits;
     uint64_t next_cut_ns;
+    uint64_t next_stop_ns;
+    uint64_t next_famine_ns;
     bool finished;
 };
 
@@ -179,6 +185,13 @@ void app_fini(struct app *a);
 
 /* A number for w to be found by in completions. */
 uint64_t app_work(struct app *a, const struct work *w);
+
+/* --- trouble.c --- */
+
+/* Once in a while the wire is cut, a process stops, or an application forgets to receive. */
+void trouble_turn(struct app *a);
+/* The application of home posts no receive requests now. */
+bool trouble_starves(const struct app_host *home);
 
 /* --- turns.c --- */
 

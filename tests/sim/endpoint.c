@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "sim/app.h"
+#include "sim/census.h"
 #include "support/expect.h"
 
 #define RC_ACCESS                                                                                  \
@@ -227,6 +228,33 @@ static void new_queue_pair(struct endpoint *ep)
     memcpy(ep->own.name, ep->channel.name, sizeof(ep->own.name));
 }
 
+static struct app_cq *make_own_queue(struct endpoint *ep, uint32_t index, uint32_t capacity)
+{
+    struct app_cq *q = &ep->own_cqs[index];
+
+    q->habit = (enum cq_habit)dice_below(&ep->app->dice, 3);
+    q->notified = true;
+    EXPECT(cq_new(ep->home->host->engine, capacity, q, &q->cq) == 0, "cq_new fails");
+    return q;
+}
+
+/* Completion queues with an entry for each request that can be outstanding, and no more. */
+static void make_rings_small(struct endpoint *ep, bool shared)
+{
+    struct dice *d = &ep->app->dice;
+
+    ep->init.cap.send_wr_max = (uint32_t)dice_between(d, 1, 4);
+    ep->send_cq = make_own_queue(ep, 0, ep->init.cap.send_wr_max);
+    ep->init.send_cq = ep->send_cq->cq;
+    census_add(TROUBLE_SMALL_RINGS, 1);
+    if (shared) /* one QP may take all of the others' requests too */
+        return;
+    ep->receive_depth = (uint32_t)dice_between(d, 1, 4);
+    ep->init.cap.recv_wr_max = ep->receive_depth;
+    ep->recv_cq = make_own_queue(ep, 1, ep->receive_depth);
+    ep->init.recv_cq = ep->recv_cq->cq;
+}
+
 static void make_queue_pair(struct endpoint *ep)
 {
     struct app_host *home = ep->home;
@@ -256,6 +284,8 @@ static void make_queue_pair(struct endpoint *ep)
         .context = ep,
         .pmtu = ep->service == SERVICE_UD ? roll_pmtu(d) : 0,
     };
+    if (ep->app->world.plan.small_rings)
+        make_rings_small(ep, shared);
     new_queue_pair(ep);
 }
 
@@ -314,6 +344,10 @@ void endpoint_free(struct endpoint *ep)
     uint32_t i;
 
     EXPECT(qp_free(ep->qp) == 0, "%s cannot be freed", ep->channel.name);
+    for (i = 0; i < 2; i++) {
+        if (ep->own_cqs[i].cq)
+            EXPECT(cq_free(ep->own_cqs[i].cq) == 0, "a CQ cannot be freed");
+    }
     arena_fini(&ep->arena);
     if (ep->receives == &ep->own)
         arena_fini(&ep->inbox);

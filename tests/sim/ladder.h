@@ -20,6 +20,7 @@
     F(REORDERED, "reordered")                                                                      \
     F(CORRUPTED, "corrupt")                                                                        \
     F(DELAYED, "delayed")                                                                          \
+    F(OVERTAKEN, "overtaken")                                                                      \
     F(REFUSED, "refused by the link")                                                              \
     F(CUT, "cut")
 
@@ -27,6 +28,7 @@ enum fate {
 #define FATE_ENUM(name, text) FATE_##name,
     FATES(FATE_ENUM)
 #undef FATE_ENUM
+        FATE_COUNT,
 };
 
 #define LADDER_NOTE_MAX 120

@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "sim/app.h"
+#include "sim/census.h"
 #include "support/expect.h"
 
 struct options {
@@ -22,6 +23,9 @@ struct options {
     bool verbose;
     bool keep_going;
     bool twice;
+    bool census;
+    bool singly;
+    const char *single; /* "lost:17": one fault of a scenario; NULL: all of them */
     uint32_t lines;
     const char *program;
 };
@@ -30,6 +34,50 @@ static struct options options = {.first = 1, .last = 500, .mode = MODE_COUNT, .l
 static struct ladder ladder;
 static struct app app;
 static uint64_t running;
+static struct {
+    enum single single;
+    enum fate fate;
+    uint64_t at;
+} fault; /* of a scenario */
+
+/* --- one fault at each place --- */
+
+static const struct {
+    const char *name;
+    enum single single;
+    enum fate fate;
+} singles[] = {
+    {"refused", SINGLE_REFUSE, FATE_REFUSED},   {"shortened", SINGLE_SHORTEN, FATE_REFUSED},
+    {"lost", SINGLE_FATE, FATE_LOST},           {"duplicated", SINGLE_FATE, FATE_DUPLICATED},
+    {"reordered", SINGLE_FATE, FATE_REORDERED}, {"corrupt", SINGLE_FATE, FATE_CORRUPTED},
+    {"delayed", SINGLE_FATE, FATE_DELAYED},     {"overtaken", SINGLE_FATE, FATE_OVERTAKEN},
+};
+
+#define SINGLE_COUNT (sizeof(singles) / sizeof(singles[0]))
+
+static const char *single_name(void)
+{
+    for (size_t i = 0; i < SINGLE_COUNT; i++) {
+        if (singles[i].single == fault.single && singles[i].fate == fault.fate)
+            return singles[i].name;
+    }
+    return "?";
+}
+
+static bool read_single(const char *text)
+{
+    size_t len = strcspn(text, ":");
+
+    for (size_t i = 0; i < SINGLE_COUNT && text[len] == ':'; i++) {
+        if (strncmp(text, singles[i].name, len) != 0 || singles[i].name[len] != '\0')
+            continue;
+        fault.single = singles[i].single;
+        fault.fate = singles[i].fate;
+        fault.at = strtoull(text + len + 1, NULL, 10);
+        return true;
+    }
+    return false;
+}
 
 /* NOLINTBEGIN(bugprone-signal-handler): the signal is raised by what fails, not from outside */
 static void say_replay(void)
@@ -37,6 +85,8 @@ static void say_replay(void)
     printf("replay: %s --seed %lu", options.program, (unsigned long)running);
     if (options.mode != MODE_COUNT)
         printf(" --mode %s", mode_name(options.mode));
+    if (options.singly)
+        printf(" --single %s:%lu", single_name(), (unsigned long)fault.at);
     printf(" --ladder\n");
     fflush(stdout);
 }
@@ -91,7 +141,14 @@ static int run_once(uint64_t seed, uint64_t *hash)
     running = seed;
     ladder.count = 0;
     ladder.live = options.ladder;
-    plan_make(&plan, seed, options.mode);
+    if (options.singly) {
+        plan_make_scenario(&plan, seed);
+        plan.single = fault.single;
+        plan.single_fate = fault.fate;
+        plan.single_at = fault.at;
+    } else {
+        plan_make(&plan, seed, options.mode);
+    }
     if (options.verbose || options.ladder)
         print_plan(&plan);
     if (setjmp(expect_escape) != 0)
@@ -105,12 +162,55 @@ static int run_once(uint64_t seed, uint64_t *hash)
     return 0;
 }
 
+/* How many places a fault of this kind has in the run that just ended. */
+static uint64_t places(enum single single)
+{
+    const struct wire_counters *c = &app.world.counters;
+
+    switch (single) {
+    case SINGLE_NONE:
+        break;
+    case SINGLE_REFUSE:
+        return c->batches;
+    case SINGLE_SHORTEN:
+        return c->long_batches;
+    case SINGLE_FATE:
+        return c->sent;
+    }
+    return 0;
+}
+
+/* The scenario again and again, with the fault at the first place, the second, ... to the last. */
+static int run_scenario(uint64_t seed)
+{
+    uint64_t runs = 0;
+    uint64_t hash;
+
+    if (options.single)
+        return run_once(seed, &hash);
+    for (size_t i = 0; i < SINGLE_COUNT; i++) {
+        fault.single = singles[i].single;
+        fault.fate = singles[i].fate;
+        fault.at = 0;
+        do {
+            fault.at++;
+            if (run_once(seed, &hash) != 0)
+                return -1;
+            runs++;
+        } while (fault.at < places(fault.single));
+    }
+    printf("scenario %lu: %lu runs with a fault each\n", (unsigned long)seed, (unsigned long)runs);
+    return 0;
+}
+
 static int run_seed(uint64_t seed)
 {
     bool twice = options.twice || seed % 10 == 0;
     uint64_t first;
     uint64_t second;
 
+    if (options.singly)
+        return run_scenario(seed);
     if (run_once(seed, &first) != 0)
         return -1;
     if (!twice)
@@ -135,7 +235,9 @@ static void report_failure(uint64_t seed)
 static void usage(void)
 {
     printf("usage: sim [--seed N | --seeds A..B] [--mode NAME] [--ladder] [--lines N] [--verbose]\n"
-           "           [--keep-going] [--twice]\n"
+           "           [--keep-going] [--twice] [--census] [--singly | --single KIND:PLACE]\n"
+           "--census: how often each kind of trouble came about\n"
+           "--singly: short scenarios, each run with one fault of each kind at each place\n"
            "modes (the seed chooses one if none is given):\n");
 #define SIM_MODE_HELP(name, weight, text) printf("  %-12s %s\n", #name, text);
     SIM_MODES(SIM_MODE_HELP)
@@ -190,6 +292,16 @@ static bool read_option(int option)
     case 't':
         options.twice = true;
         return true;
+    case 'c':
+        options.census = true;
+        return true;
+    case '1':
+        options.singly = true;
+        return true;
+    case 'f':
+        options.singly = true;
+        options.single = optarg;
+        return read_single(optarg);
     }
     return false;
 }
@@ -197,15 +309,12 @@ static bool read_option(int option)
 static bool read_options(int argc, char **argv)
 {
     static const struct option names[] = {
-        {"seed", required_argument, NULL, 's'},
-        {"seeds", required_argument, NULL, 'S'},
-        {"mode", required_argument, NULL, 'm'},
-        {"ladder", no_argument, NULL, 'l'},
-        {"lines", required_argument, NULL, 'n'},
-        {"verbose", no_argument, NULL, 'v'},
-        {"keep-going", no_argument, NULL, 'k'},
-        {"twice", no_argument, NULL, 't'},
-        {NULL, 0, NULL, 0},
+        {"seed", required_argument, NULL, 's'},   {"seeds", required_argument, NULL, 'S'},
+        {"mode", required_argument, NULL, 'm'},   {"ladder", no_argument, NULL, 'l'},
+        {"lines", required_argument, NULL, 'n'},  {"verbose", no_argument, NULL, 'v'},
+        {"keep-going", no_argument, NULL, 'k'},   {"twice", no_argument, NULL, 't'},
+        {"census", no_argument, NULL, 'c'},       {"singly", no_argument, NULL, '1'},
+        {"single", required_argument, NULL, 'f'}, {NULL, 0, NULL, 0},
     };
     int option;
 
@@ -215,6 +324,17 @@ static bool read_options(int argc, char **argv)
             return false;
     }
     return optind == argc;
+}
+
+/* A kind of trouble that a long run of all modes never met is not tested. */
+static bool check_census(void)
+{
+    if (options.census)
+        census_print();
+    if (options.singly || options.mode != MODE_COUNT ||
+        options.last - options.first + 1 < CENSUS_SEEDS)
+        return true;
+    return census_missing() == 0;
 }
 
 int main(int argc, char **argv)
@@ -237,5 +357,5 @@ int main(int argc, char **argv)
     }
     printf("%lu of %lu seeds pass\n", (unsigned long)(options.last - options.first + 1 - failed),
            (unsigned long)(options.last - options.first + 1));
-    return failed > 0;
+    return failed > 0 || !check_census();
 }

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/bytes.h"
+#include "sim/census.h"
 #include "sim/world.h"
 #include "support/expect.h"
 #include "wire/icrc.h"
@@ -74,13 +75,19 @@ static void damage(struct world *w, struct wire_packet *p)
     }
 }
 
-static enum fate roll_fate(struct world *w, const struct direction *dir)
+static enum fate roll_fate(struct world *w, struct direction *dir)
 {
     const struct faults *f = &w->plan.faults;
     struct dice *d = &w->dice_wire;
 
     if (w->now < dir->cut_until_ns)
         return FATE_CUT;
+    if (dir->cut_until_ns > 0)
+        census_add(TROUBLE_MENDED, 1);
+    dir->cut_until_ns = 0;
+    if (w->plan.single == SINGLE_FATE)
+        return w->counters.sent == w->plan.single_at ? (enum fate)w->plan.single_fate
+                                                     : FATE_DELIVERED;
     if (world_is_healed(w))
         return FATE_DELIVERED;
     if (dice_chance(d, f->lose))
@@ -93,6 +100,8 @@ static enum fate roll_fate(struct world *w, const struct direction *dir)
         return FATE_CORRUPTED;
     if (dice_chance(d, f->delay))
         return FATE_DELAYED;
+    if (dice_chance(d, f->overtake))
+        return FATE_OVERTAKEN;
     return FATE_DELIVERED;
 }
 
@@ -104,6 +113,8 @@ static uint64_t arrival(struct world *w, struct direction *dir, uint64_t departs
 
     if (fate == FATE_REORDERED)
         return at + dice_below(d, w->plan.reorder_ns + 1);
+    if (fate == FATE_OVERTAKEN)
+        return at + dice_between(d, w->plan.overtake_ns / 2, w->plan.overtake_ns);
     if (fate == FATE_DELAYED)
         at += dice_below(d, w->plan.hold_ns + 1);
     if (at < dir->last_arrival_ns)
@@ -139,6 +150,8 @@ static uint64_t send_packet(const struct departure *dep, const struct datagram_b
     if (dep->fate == FATE_CORRUPTED)
         damage(w, p);
     at = arrival(w, dir, dep->at_ns, dep->fate);
+    p->from = dep->from;
+    p->sent_bytes = dir->sent_bytes;
     deliver(dep->to, p, at);
     if (dep->fate == FATE_DUPLICATED)
         deliver(dep->to, make_packet(dep->from, b, bytes, len),
@@ -230,6 +243,7 @@ static void forge(struct host *from, struct host *to, const struct datagram_batc
     if (len < BTH_LEN + ICRC_LEN)
         return;
     w->counters.forged++;
+    census_add(TROUBLE_FORGED, 1);
     ladder_note(w->ladder, w->now, from->index, "forged %s of %zu bytes to host %u",
                 opcode_name(copy[0]), len, to->index);
     p = make_packet(from, b, copy, len);
@@ -261,8 +275,8 @@ static void stray(struct host *from, struct host *to, const struct datagram_batc
     case 1: /* P_Key: another partition */
         copy[2] ^= (uint8_t)(1u << dice_below(d, 7));
         break;
-    case 2: /* no QP has such a number */
-        copy[6] ^= 0x80;
+    case 2: /* no QP has such a number; a bad request differs in another bit, so that two wrongs */
+        copy[6] ^= 0x40; /* do not make a right */
         break;
     case 3: /* UC for RC and so on */
         copy[0] ^= 0x20;
@@ -270,6 +284,7 @@ static void stray(struct host *from, struct host *to, const struct datagram_batc
     }
     p = make_packet(from, &other, copy, len);
     p->stray = true;
+    census_add(TROUBLE_STRAY, 1);
     ladder_note(w->ladder, w->now, from->index, "stray %s of %zu bytes to host %u",
                 opcode_name(copy[0]), len, to->index);
     deliver(to, p, w->now + w->plan.delay_ns + dice_below(d, w->plan.reorder_ns + 1));
@@ -297,12 +312,60 @@ static void check_room(const struct host *h, const struct datagram_batch *b)
         EXPECT(total <= h->room, "host %u: %zu bytes leave, %u may", h->index, total, h->room);
 }
 
+/* How many packets of the batch the link takes. */
+static uint32_t roll_taken(struct world *w, const struct datagram_batch *b)
+{
+    const struct plan *p = &w->plan;
+    struct dice *d = &w->dice_wire;
+
+    w->counters.batches++;
+    w->counters.long_batches += b->count > 1;
+    if (p->single == SINGLE_REFUSE && w->counters.batches == p->single_at)
+        return 0;
+    if (p->single == SINGLE_SHORTEN && b->count > 1 && w->counters.long_batches == p->single_at)
+        return 1;
+    if (world_is_healed(w))
+        return b->count;
+    if (dice_chance(d, p->faults.refuse))
+        return 0;
+    if (b->count > 1 && dice_chance(d, p->faults.shorten))
+        return (uint32_t)dice_between(d, 1, b->count - 1);
+    return b->count;
+}
+
+static void note_taken(const struct datagram_batch *b, uint32_t taken)
+{
+    if (taken == 0)
+        census_add(TROUBLE_REFUSED, 1);
+    else if (taken < b->count)
+        census_add(TROUBLE_SHORTENED, 1);
+}
+
+static void note_fate(struct world *w, enum fate fate)
+{
+    static const struct {
+        enum fate fate;
+        enum trouble trouble;
+    } rows[] = {{FATE_LOST, TROUBLE_LOST},
+                {FATE_DUPLICATED, TROUBLE_DUPLICATED},
+                {FATE_CORRUPTED, TROUBLE_CORRUPTED},
+                {FATE_DELAYED, TROUBLE_DELAYED},
+                {FATE_CUT, TROUBLE_CUT}};
+
+    w->counters.fates[fate]++;
+    for (uint32_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        if (rows[i].fate == fate)
+            census_add(rows[i].trouble, 1);
+    }
+}
+
 void network_send(struct host *h, const struct datagram_batch *b)
 {
     struct world *w = h->world;
     struct departure dep = {.from = h, .at_ns = w->now};
-    bool refused = !world_is_healed(w) && dice_chance(&w->dice_wire, w->plan.faults.refuse);
+    uint32_t taken = roll_taken(w, b);
 
+    note_taken(b, taken);
     check_batch(h, b);
     check_room(h, b);
     dep.to = find_host(w, &b->path.dst, b->dest_slot);
@@ -310,13 +373,15 @@ void network_send(struct host *h, const struct datagram_batch *b)
     for (uint32_t i = 0; i < b->count; i++) {
         const uint8_t *bytes = b->buffer + i * b->segment_len;
         size_t len = i + 1 < b->count ? b->segment_len : b->last_len;
+        struct direction *dir = &w->directions[h->index][dep.to->index];
         uint64_t travel_ns;
 
         dep.at_ns += len * w->plan.ps_per_byte / 1000;
-        dep.fate = refused ? FATE_REFUSED : roll_fate(w, &w->directions[h->index][dep.to->index]);
         w->counters.sent++;
         h->sent++;
-        w->counters.fates[dep.fate]++;
+        dir->sent_bytes += len;
+        dep.fate = i < taken ? roll_fate(w, dir) : FATE_REFUSED;
+        note_fate(w, dep.fate);
         hash_bytes(w, bytes, len - ICRC_LEN);
         travel_ns = send_packet(&dep, b, bytes, len);
         note_packet(&dep, bytes, len, travel_ns);
@@ -328,6 +393,24 @@ void network_send(struct host *h, const struct datagram_batch *b)
     }
 }
 
+/* Packets that others overtook are counted when they arrive: only then it is true. */
+static void note_order(const struct host *to, const struct wire_packet *p)
+{
+    const struct plan *plan = &to->world->plan;
+    uint64_t window = plan->config.window_max ? plan->config.window_max : WORLD_WINDOW_DEFAULT;
+    struct direction *dir;
+
+    if (!p->from)
+        return;
+    dir = &p->from->world->directions[p->from->index][to->index];
+    if (dir->arrived_bytes > p->sent_bytes)
+        census_add(TROUBLE_REORDERED, 1);
+    if (dir->arrived_bytes > p->sent_bytes + window)
+        census_add(TROUBLE_OVERTAKEN, 1);
+    if (dir->arrived_bytes < p->sent_bytes)
+        dir->arrived_bytes = p->sent_bytes;
+}
+
 bool network_arrive(struct host *h, struct wire_packet *p)
 {
     struct world *w = h->world;
@@ -335,6 +418,7 @@ bool network_arrive(struct host *h, struct wire_packet *p)
     struct icrc_flow flow;
     bool good;
 
+    note_order(h, p);
     icrc_flow_init(&flow, &p->d.src, &p->d.dst);
     good = icrc_verify(&flow, p->d.src_port, p->identification, p->bytes, p->d.len,
                        &identification) == ICRC_GOOD;

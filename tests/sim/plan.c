@@ -34,7 +34,10 @@ static void roll_faults(struct plan *p, struct dice *d)
         .reorder = (uint32_t)PICK(d, 0, 0, 2000, 20000, 100000),
         .corrupt = (uint32_t)PICK(d, 0, 1000, 10000),
         .delay = (uint32_t)PICK(d, 0, 0, 1000, 10000),
+        .overtake = (uint32_t)PICK(d, 0, 0, 0, 0, 1000, 5000),
         .refuse = (uint32_t)PICK(d, 0, 0, 0, 5000, 20000),
+        .shorten = (uint32_t)PICK(d, 0, 0, 0, 5000, 50000),
+        .busy = (uint32_t)PICK(d, 0, 0, 0, 2000, 20000),
         .stray = (uint32_t)PICK(d, 0, 0, 2000, 20000),
     };
     if (p->mode == MODE_hostile)
@@ -76,7 +79,7 @@ static void roll_hosts(struct plan *p, struct dice *d)
     p->config.read_window = (uint32_t)PICK(d, 0, 1, 65536, 1 << 20);
     p->paced = dice_percent(d, 30);
     if (p->mode != MODE_lossless && dice_percent(d, 20))
-        p->receive_buffer = (uint32_t)PICK(d, 10000, 40000, 212992);
+        p->receive_buffer = (uint32_t)PICK(d, 4500, 10000, 40000, 212992);
 }
 
 static void roll_work(struct plan *p, struct dice *d)
@@ -88,7 +91,16 @@ static void roll_work(struct plan *p, struct dice *d)
         p->connection_count = 14;
         p->message_count = 30;
     }
+    p->crowd = dice_percent(d, 2);
+    if (p->crowd) {
+        p->connection_count = 40;
+        p->message_count = 10;
+        p->ps_per_byte = p->ps_per_byte < 800 ? p->ps_per_byte : 800;
+    }
+    p->small_rings = dice_percent(d, 10);
     p->size_max = (uint32_t)PICK(d, 512, 4096, 16384, 65536, 65536);
+    if (p->crowd)
+        p->size_max = (uint32_t)PICK(d, 512, 4096);
     p->bytes_max = 1 << 20;
     if (p->connection_count == 1 && dice_percent(d, 8)) {
         p->size_max = 1 << 20;
@@ -99,14 +111,22 @@ static void roll_work(struct plan *p, struct dice *d)
         p->bytes_max /= 4; /* going back repeats everything behind the loss */
 }
 
-/* Interruptions that are short enough for seven retries. */
+/* Interruptions that are short enough for seven retries, but where those are to be used up. */
 static void roll_interruptions(struct plan *p, struct dice *d)
 {
     if (p->mode == MODE_lossless)
         return;
+    p->overtake_ns = dice_between(d, p->rtt_ns, 4 * p->rtt_ns);
+    p->busy_ns = dice_between(d, 1, p->rtt_ns / 2);
     p->stall_ns = dice_percent(d, 15) ? dice_below(d, 2 * p->rtt_ns) : 0;
-    if (p->mode == MODE_ordinary)
+    if (p->mode == MODE_ordinary) {
         p->cut_ns = dice_percent(d, 15) ? dice_below(d, 2 * p->rtt_ns) : 0;
+        p->stop_ns = dice_percent(d, 15) ? dice_below(d, 2 * p->rtt_ns) : 0;
+    } else if (p->mode == MODE_exhaustion) {
+        p->stop_ns = dice_percent(d, 60) ? dice_between(d, 4 * MS, 20 * MS) : 0;
+    }
+    if (p->mode == MODE_ordinary || p->mode == MODE_exhaustion)
+        p->famine_ns = dice_percent(d, 20) ? PICK(d, 1 * MS, 5 * MS, 10 * MS) : 0;
 }
 
 /* Longest times, from all that a packet may meet on its way. */
@@ -123,7 +143,8 @@ static void derive(struct plan *p)
     if (p->faults.reorder > 0)
         one_way += p->reorder_ns;
     p->rtt_ns = 2 * (one_way + p->timer_slack_ns + US);
-    p->lifetime_ns = one_way + p->reorder_ns + 20 * p->hold_ns + 20 * p->stall_ns + MS;
+    p->lifetime_ns = one_way + p->reorder_ns + p->overtake_ns + 20 * p->hold_ns + 20 * p->stall_ns +
+                     p->stop_ns + MS;
     p->limit_ns = p->heal_ns + 20000 * MS;
     if (p->mode == MODE_refusal) /* lives that end with eight time-outs of twice four round trips */
         p->limit_ns += REFUSED_LIVES_MAX * 9 * 8 * p->rtt_ns;
@@ -145,5 +166,28 @@ void plan_make(struct plan *p, uint64_t seed, enum sim_mode mode)
     roll_work(p, &d);
     derive(p);
     roll_interruptions(p, &d);
+    derive(p);
+}
+
+void plan_make_scenario(struct plan *p, uint64_t seed)
+{
+    struct dice d = dice_make(seed, 5);
+
+    plan_make(p, seed, MODE_ordinary);
+    p->faults = (struct faults){0};
+    p->cut_ns = p->stall_ns = p->stop_ns = p->famine_ns = 0;
+    p->receive_buffer = 0;
+    p->crowd = false;
+    p->host_count = 2;
+    p->shared_address = false;
+    p->connection_count = 3;
+    p->datagram_count = 2;
+    p->message_count = 8;
+    p->size_max = (uint32_t)PICK(&d, 600, 3000);
+    p->bytes_max = 1 << 15;
+    p->batch_count_max = (uint32_t)PICK(&d, 4, 16);
+    p->batch_capacity = 65507;
+    p->ps_per_byte = 80;
+    p->heal_ns = 50 * MS;
     derive(p);
 }

@@ -89,7 +89,7 @@ void receiving_turn(struct endpoint *ep)
 
     if (ep->receives != &ep->own || (ep->connection && ep->connection->state != CONNECTION_RUNS))
         return;
-    if (qp_state(ep->qp) == QP_ERR)
+    if (qp_state(ep->qp) == QP_ERR || trouble_starves(ep->home))
         return;
     while (ep->own.open < ep->receive_depth && (prompt || dice_percent(d, 30))) {
         if (!receiving_post(ep, false))
@@ -102,6 +102,8 @@ void receiving_shared_turn(struct app *a, struct app_host *home)
     struct dice *d = &a->dice;
     bool prompt = world_is_healed(&a->world) || a->world.plan.mode == MODE_lossless;
 
+    if (trouble_starves(home))
+        return;
     while (home->srq && home->shared.open < 12 && (prompt || dice_percent(d, 40))) {
         struct receive *r = draw(&home->shared_arena, home->shared_len, 3, d);
         struct receive_wr w;

@@ -278,8 +278,8 @@ static bool nak_may_be_lost(const struct world *w)
 {
     const struct faults *f = &w->plan.faults;
 
-    return !world_is_healed(w) && (f->lose || f->corrupt || f->refuse || f->reorder ||
-                                   f->duplicate || w->plan.receive_buffer);
+    return !world_is_healed(w) && (f->lose || f->corrupt || f->refuse || f->shorten || f->reorder ||
+                                   f->duplicate || f->overtake || w->plan.receive_buffer);
 }
 
 /* Aims at the peer and makes the request what it is to be. */

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "sim/app.h"
+#include "sim/census.h"
 #include "support/expect.h"
 #include "support/pattern.h"
 
@@ -471,11 +472,25 @@ void sending_release(struct endpoint *ep, bool life_over)
     }
 }
 
+static void note_giving_up(const struct endpoint *ep, const struct completion *wc)
+{
+    const struct world *w = &ep->app->world;
+
+    if (wc->status == STATUS_RNR_RETRY_EXC_ERR)
+        census_add(TROUBLE_RNR_EXCEEDED, 1);
+    if (wc->status != STATUS_RETRY_EXC_ERR)
+        return;
+    census_add(TROUBLE_RETRIES_EXCEEDED, 1);
+    if (ep->peer->home->host->stopped_until_ns > w->now)
+        census_add(TROUBLE_OUTLASTED, 1);
+}
+
 void sending_completed(struct endpoint *ep, struct message *m, const struct completion *wc)
 {
     EXPECT(wc->owner == ep->qp && wc->qpn == qp_qpn(ep->qp), "%s: completion of another QP",
            ep->channel.name);
     requests_completed(&ep->channel, m, wc);
+    note_giving_up(ep, wc);
     if (wc->status == STATUS_RNR_RETRY_EXC_ERR && !app_is_hostile(ep->app))
         EXPECT(ep->flow.rnr_naks == ep->attr.rnr_retry + 1u,
                "%s: gives up after %u RNR NAKs, not %u", ep->channel.name, ep->flow.rnr_naks,

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* The turns of applications: they poll, post, and see to their connections. */
 #include "sim/app.h"
+#include "sim/census.h"
 #include "support/expect.h"
 
 #define IDLE_GAP_MAX_NS                                                                            \
@@ -72,6 +73,22 @@ static uint32_t poll(struct app *a, struct app_host *home, struct app_cq *q)
     return total;
 }
 
+static uint32_t poll_own(struct app *a, struct endpoint *ep)
+{
+    uint32_t count = 0;
+
+    for (uint32_t i = 0; i < 2; i++) {
+        struct app_cq *q = &ep->own_cqs[i];
+
+        if (!q->cq)
+            continue;
+        if (cq_queued(q->cq) == cq_capacity(q->cq))
+            census_add(TROUBLE_RINGS_FULL, 1);
+        count += poll(a, ep->home, q);
+    }
+    return count;
+}
+
 static const char *event_name(enum engine_event_type type)
 {
     switch (type) {
@@ -130,35 +147,6 @@ void app_event(struct host *h, const struct engine_event *event)
 }
 
 /* --- turns --- */
-
-/* Once in a while the wire between two hosts is cut, or an application gives a connection up. */
-static void make_trouble(struct app *a)
-{
-    struct world *w = &a->world;
-    uint32_t i = (uint32_t)dice_below(&a->dice, w->plan.host_count);
-    uint32_t k = (uint32_t)dice_below(&a->dice, w->plan.host_count);
-    uint64_t until = w->now + dice_below(&a->dice, w->plan.cut_ns + 1);
-
-    if (w->plan.cut_ns == 0 || world_is_healed(w) || w->now < a->next_cut_ns)
-        return;
-    a->next_cut_ns = w->now + dice_below(&a->dice, 2 * w->plan.cut_ns);
-    if (w->plan.mode != MODE_exhaustion) /* retries must win in the end */
-        a->next_cut_ns += 20 * w->plan.cut_ns;
-    else if (dice_percent(&a->dice, 30)) {
-        struct connection *c = &a->connections[dice_below(&a->dice, a->connection_count)];
-
-        if (dice_percent(&a->dice, 30))
-            connection_abort(c);
-        else
-            connection_close(c);
-        return;
-    }
-    until = until < w->plan.heal_ns ? until : w->plan.heal_ns;
-    w->directions[i][k].cut_until_ns = until;
-    if (dice_percent(&a->dice, 70))
-        w->directions[k][i].cut_until_ns = until;
-    ladder_note(w->ladder, w->now, i, "cut to host %u until %.3f us", k, (double)until / 1000);
-}
 
 static bool endpoint_is_done(const struct endpoint *ep)
 {
@@ -236,6 +224,7 @@ uint32_t app_work_of(struct app *a, struct app_host *home)
 
         if (ep->home != home)
             continue;
+        count += poll_own(a, ep);
         receiving_turn(ep);
         count += sending_turn(ep);
         if (ep->connection && ep == ep->connection->ends[0])
@@ -251,7 +240,7 @@ void app_turn(struct host *h)
     struct app_host *home = &a->hosts[h->index];
     uint64_t gap = w->plan.app_gap_ns;
 
-    make_trouble(a);
+    trouble_turn(a);
     home->idle_turns = app_work_of(a, home) > 0 ? 0 : home->idle_turns + 1;
     host_pump(h);
     if (a->finished || all_done(a)) {

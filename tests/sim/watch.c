@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "sim/app.h"
+#include "sim/census.h"
 #include "support/expect.h"
 
 static struct app *current; /* for the engine's copy, which has no context */
@@ -117,8 +118,10 @@ static int watched_copy(void *dst, const void *src, size_t len)
                        (size_t)(to - b->bytes) - BOOK_GUARD, b->name);
         }
     }
-    if (is_gone(a, dst, len) || is_gone(a, src, len))
+    if (is_gone(a, dst, len) || is_gone(a, src, len)) {
+        census_add(TROUBLE_MEMORY_GONE, 1);
         return -EFAULT;
+    }
     memcpy(dst, src, len);
     return 0;
 }

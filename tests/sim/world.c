@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "sim/census.h"
 #include "support/expect.h"
 
 #define EVENTS_MAX 4000000ull
@@ -159,6 +160,10 @@ static void transmit(struct host *h)
         network_send(h, &b);
         h->link_free_ns =
             w->now + ((count - 1) * b.segment_len + b.last_len) * w->plan.ps_per_byte / 1000;
+        if (!world_is_healed(w) && dice_chance(&w->dice_wire, w->plan.faults.busy)) {
+            h->link_free_ns += dice_between(&w->dice_wire, 1, w->plan.busy_ns);
+            census_add(TROUBLE_BUSY, 1);
+        }
     }
     if (!h->transmit_scheduled && w->now < h->link_free_ns && engine_wants_transmit(h->engine)) {
         h->transmit_scheduled = true;
@@ -203,7 +208,6 @@ static void serve(struct host *h)
 
             if (f)
                 flow_delivered(f, &parsed, w->now);
-            h->requests += !packet_is_response(&parsed);
         }
         w->counters.delivered++;
         h->delivered++;
@@ -226,6 +230,7 @@ static void arrive(struct host *h, struct wire_packet *packet)
         return;
     if (limit > 0 && !world_is_healed(w) && h->queue_bytes + packet->d.len > limit) {
         w->counters.overflowed++;
+        census_add(TROUBLE_OVERFLOWED, 1);
         ladder_note(w->ladder, w->now, h->index, "receive buffer full: packet dropped");
         w->in_flight--;
         free(packet);
@@ -246,6 +251,8 @@ static void arrive(struct host *h, struct wire_packet *packet)
     at = w->now + dice_below(&w->dice_host, w->plan.service_ns + 1);
     if (at < h->stalled_until_ns)
         at = h->stalled_until_ns;
+    if (at < h->stopped_until_ns)
+        at = h->stopped_until_ns;
     if (at == w->now) {
         serve(h);
         return;
@@ -275,6 +282,10 @@ bool world_step(struct world *w)
     EXPECT(++w->event_count < EVENTS_MAX, "no end in sight: %lu events",
            (unsigned long)w->event_count);
     w->now = e.at_ns;
+    if (e.kind != EVENT_ARRIVE && w->now < e.host->stopped_until_ns) {
+        world_schedule(w, e.host->stopped_until_ns, e.kind, e.host, NULL);
+        return true;
+    }
     switch (e.kind) {
     case EVENT_ARRIVE:
         arrive(e.host, e.packet);

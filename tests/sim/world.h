@@ -16,6 +16,8 @@
 #include "sim/plan.h"
 #include "support/dice.h"
 
+#define WORLD_WINDOW_DEFAULT 131072u /* of the engine, when its configuration names none */
+
 struct world;
 struct host;
 
@@ -32,7 +34,9 @@ struct wire_packet {
     struct datagram d;
     uint16_t identification;
     bool damaged;
-    bool stray; /* nobody's */
+    bool stray;          /* nobody's */
+    uint64_t sent_bytes; /* of its direction, when it left */
+    struct host *from;   /* or NULL: a second one, or of nobody */
     uint8_t bytes[];
 };
 
@@ -54,10 +58,10 @@ struct host {
     struct wire_packet *queue_first;
     struct wire_packet **queue_last;
     uint32_t queue_bytes;
-    uint64_t stalled_until_ns;
-    uint64_t sent;      /* packets of its engine */
-    uint64_t delivered; /* packets that its engine got */
-    uint64_t requests;  /* those of them that are requests */
+    uint64_t stalled_until_ns; /* it takes no packets */
+    uint64_t stopped_until_ns; /* it does nothing */
+    uint64_t sent;             /* packets of its engine */
+    uint64_t delivered;        /* packets that its engine got */
     bool serve_scheduled;
     /* sending */
     uint8_t *buffer;
@@ -70,14 +74,18 @@ struct host {
 /* One direction between two hosts. */
 struct direction {
     uint64_t last_arrival_ns; /* packets stay in order */
-    uint64_t cut_until_ns;
+    uint64_t cut_until_ns;    /* 0: not cut since packets passed */
+    uint64_t sent_bytes;
+    uint64_t arrived_bytes; /* sent_bytes of the newest packet that arrived */
     uint16_t identification;
 };
 
 struct wire_counters {
     uint64_t sent;
     uint64_t delivered;
-    uint64_t fates[8];
+    uint64_t batches;
+    uint64_t long_batches; /* of several packets */
+    uint64_t fates[FATE_COUNT];
     uint64_t overflowed;
     uint64_t icrc_dropped;
     uint64_t forged;

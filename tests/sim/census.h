@@ -1,0 +1,54 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * How often each kind of trouble came about in all seeds of a run. A fault that
+ * is planned and never happens proves nothing, so a long run in which a kind
+ * is missing fails.
+ */
+#ifndef UROCE_TESTS_SIM_CENSUS_H
+#define UROCE_TESTS_SIM_CENSUS_H
+
+#include <stdint.h>
+
+/* So many seeds must have seen every kind. */
+#define CENSUS_SEEDS 500u
+
+#define TROUBLES(T)                                                                                \
+    T(LOST, "packets lost")                                                                        \
+    T(DUPLICATED, "packets that came twice")                                                       \
+    T(REORDERED, "packets that others overtook")                                                   \
+    T(OVERTAKEN, "packets that more than a window overtook")                                       \
+    T(CORRUPTED, "packets damaged")                                                                \
+    T(DELAYED, "packets held up, and all behind them")                                             \
+    T(REFUSED, "batches that the link refused whole")                                              \
+    T(SHORTENED, "batches of which the link took only the first part")                             \
+    T(BUSY, "times that the link took nothing for a while")                                        \
+    T(CUT, "packets that met a cut wire")                                                          \
+    T(PARTITION, "partitions of the hosts into two groups")                                        \
+    T(MENDED, "cuts after which packets went the same way again")                                  \
+    T(OVERFLOWED, "packets that found a receive buffer full")                                      \
+    T(STOPPED, "processes that stopped and went on")                                               \
+    T(OUTLASTED, "requests that gave up on a process that had stopped")                            \
+    T(RNR_STORM, "stretches without receive requests, with twenty or more refusals")               \
+    T(SMALL_RINGS, "queue pairs whose queues have room for 1 to 4 entries")                        \
+    T(RINGS_FULL, "turns in which the completion queue of such a queue pair was full")             \
+    T(CROWD, "processes that serve 32 queue pairs or more")                                        \
+    T(MEMORY_GONE, "copies that met memory that is not there")                                     \
+    T(FORGED, "packets forged")                                                                    \
+    T(STRAY, "packets that are nobody's")                                                          \
+    T(RETRIES_EXCEEDED, "requests without an answer")                                              \
+    T(RNR_EXCEEDED, "requests that found no receive request in all their tries")
+
+enum trouble {
+#define TROUBLE_ENUM(name, text) TROUBLE_##name,
+    TROUBLES(TROUBLE_ENUM)
+#undef TROUBLE_ENUM
+        TROUBLE_COUNT,
+};
+
+void census_add(enum trouble trouble, uint64_t count);
+uint64_t census_count(enum trouble trouble);
+void census_print(void);
+/* Names the kinds that never occurred. Returns how many. */
+uint32_t census_missing(void);
+
+#endif
