@@ -78,8 +78,11 @@ static void roll_hosts(struct plan *p, struct dice *d)
     p->config.window_max = (uint32_t)PICK(d, 0, 0, 9000, 65536, 1 << 20);
     p->config.read_window = (uint32_t)PICK(d, 0, 1, 65536, 1 << 20);
     p->paced = dice_percent(d, 30);
-    if (p->mode != MODE_lossless && dice_percent(d, 20))
-        p->receive_buffer = (uint32_t)PICK(d, 4500, 10000, 40000, 212992);
+    /* Where nothing may fail there is room for the least that everybody sends at once. */
+    if ((p->mode == MODE_exhaustion || p->mode == MODE_hostile) && dice_percent(d, 30))
+        p->receive_buffer = (uint32_t)PICK(d, 4500, 10000, 40000);
+    else if (p->mode != MODE_lossless && dice_percent(d, 20))
+        p->receive_buffer = (uint32_t)PICK(d, 40000, 212992);
 }
 
 static void roll_work(struct plan *p, struct dice *d)
