@@ -19,6 +19,7 @@
 #include "verbs/port.h"
 #include "verbs/qp.h"
 #include "verbs/srq.h"
+#include "verbs/xrcd.h"
 
 uint32_t fork_generation;
 
@@ -71,6 +72,10 @@ static void fill_verbs(struct verbs_context *v, struct ibv_device *device)
     v->query_device_ex = context_query_device;
     v->create_qp_ex = qp_handle_new_ex;
     v->create_srq_ex = srq_handle_new_ex;
+    v->get_srq_num = srq_handle_number;
+    v->open_qp = qp_handle_open;
+    v->open_xrcd = xrcd_handle_open;
+    v->close_xrcd = xrcd_handle_close;
     v->sz = sizeof(*v);
     v->context.device = device;
     v->context.ops = context_ops;

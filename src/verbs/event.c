@@ -64,6 +64,18 @@ void event_tell_changes(struct context_handle *c)
     c->told = now;
 }
 
+static void raise_for_sharers(struct qp_handle *first, uint32_t type)
+{
+    struct list *l = &first->sharers;
+
+    do {
+        struct qp_handle *h = LIST_ENTRY(l, struct qp_handle, sharers);
+
+        raise_async(h->context, &h->async, type);
+        l = l->next;
+    } while (l != &first->sharers);
+}
+
 void event_dispatch(const struct engine_event *event)
 {
     switch (event->type) {
@@ -88,12 +100,9 @@ void event_dispatch(const struct engine_event *event)
     case ENGINE_EVENT_QP_ACCESS_ERR:
     case ENGINE_EVENT_COMM_EST:
     case ENGINE_EVENT_SQ_DRAINED:
-    case ENGINE_EVENT_LAST_WQE: {
-        struct qp_handle *h = qp_context(event->qp);
-
-        raise_async(h->context, &h->async, event->type);
+    case ENGINE_EVENT_LAST_WQE:
+        raise_for_sharers(qp_context(event->qp), event->type);
         break;
-    }
     }
 }
 

@@ -101,6 +101,8 @@ static int post_send_one(struct qp_handle *h, const struct ibv_send_wr *wr)
         return error;
     if (h->ibv.qp_base.qp_type == IBV_QPT_UD)
         translate_destination(wr, &request);
+    else if (h->ibv.qp_base.qp_type == IBV_QPT_XRC_SEND)
+        request.remote_srqn = wr->qp_type.xrc.remote_srqn;
     return qp_post_send(h->qp, &request);
 }
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Queue pairs: create and destroy. */
+/* Queue pairs: create, open once more, destroy. */
 #include "verbs/qp.h"
 
 #include <errno.h>
@@ -11,6 +11,7 @@
 #include "verbs/pd.h"
 #include "verbs/srq.h"
 #include "verbs/wr.h"
+#include "verbs/xrcd.h"
 
 /* False for a type that is not built, or is none. */
 static bool service_of(enum ibv_qp_type type, enum service *out)
@@ -25,43 +26,74 @@ static bool service_of(enum ibv_qp_type type, enum service *out)
     case IBV_QPT_UD:
         *out = SERVICE_UD;
         return true;
-    case IBV_QPT_RAW_PACKET:
     case IBV_QPT_XRC_SEND:
     case IBV_QPT_XRC_RECV:
+        *out = SERVICE_XRC;
+        return true;
+    case IBV_QPT_RAW_PACKET:
     case IBV_QPT_DRIVER:
         break;
     }
     return false;
 }
 
-/* What both ways to create have in common. The two structs begin alike. */
-static int check_common(struct pd_handle *pd, const struct ibv_qp_init_attr *attr)
+/* What a QP is made in: a PD, or the domain of an XRC target. */
+struct origin {
+    struct context_handle *context;
+    struct pd_handle *pd;
+    struct xrcd_handle *xrcd;
+};
+
+static bool cq_is_of(const struct ibv_cq *cq, const struct ibv_context *context)
 {
-    const struct ibv_context *ibv = pd->ibv.context;
+    return cq != NULL && cq->context == context;
+}
+
+/* What both ways to create have in common. The two structs begin alike. */
+static int check_common(const struct origin *o, const struct ibv_qp_init_attr *attr)
+{
+    const struct ibv_context *ibv = &o->context->verbs.context;
     enum service service;
 
-    if (!context_alive(pd->context))
+    if (!context_alive(o->context))
         return EIO;
     if (!service_of(attr->qp_type, &service))
         return EOPNOTSUPP;
-    if (attr->send_cq == NULL || attr->recv_cq == NULL)
+    if ((attr->qp_type == IBV_QPT_XRC_RECV) != (o->xrcd != NULL))
         return EINVAL;
-    if (attr->send_cq->context != ibv || attr->recv_cq->context != ibv)
+    if (o->xrcd != NULL)
+        return 0; /* all else is the affair of the SRQs */
+    if (!cq_is_of(attr->send_cq, ibv))
+        return EINVAL;
+    if (attr->qp_type == IBV_QPT_XRC_SEND)
+        return attr->srq == NULL ? 0 : EINVAL; /* it receives nothing */
+    if (!cq_is_of(attr->recv_cq, ibv))
         return EINVAL;
     if (attr->srq != NULL && attr->srq->context != ibv)
         return EINVAL;
     return 0;
 }
 
-static struct qp_init translate(struct qp_handle *h, struct pd_handle *pd,
+static void translate_parts(const struct origin *o, const struct ibv_qp_init_attr *attr,
+                            struct qp_init *init)
+{
+    if (o->xrcd != NULL) {
+        init->xrcd = o->xrcd->xrcd;
+        return;
+    }
+    init->pd = o->pd->pd;
+    init->send_cq = cq_of(attr->send_cq)->cq;
+    if (attr->qp_type == IBV_QPT_XRC_SEND)
+        return;
+    init->recv_cq = cq_of(attr->recv_cq)->cq;
+    init->srq = attr->srq != NULL ? srq_of(attr->srq)->srq : NULL;
+}
+
+static struct qp_init translate(struct qp_handle *h, const struct origin *o,
                                 const struct ibv_qp_init_attr *attr)
 {
     struct device state;
     struct qp_init init = {
-        .pd = pd->pd,
-        .send_cq = cq_of(attr->send_cq)->cq,
-        .recv_cq = cq_of(attr->recv_cq)->cq,
-        .srq = attr->srq != NULL ? srq_of(attr->srq)->srq : NULL,
         .cap =
             {
                 .send_wr_max = attr->cap.max_send_wr,
@@ -76,21 +108,26 @@ static struct qp_init translate(struct qp_handle *h, struct pd_handle *pd,
 
     device_snapshot(h->context->device, &state);
     init.pmtu = state.active_mtu;
+    translate_parts(o, attr, &init);
     service_of(attr->qp_type, &init.service);
     return init;
 }
 
-static void fill(struct qp_handle *h, struct pd_handle *pd, const struct ibv_qp_init_attr *attr)
+static void fill(struct qp_handle *h, const struct origin *o, const struct ibv_qp_init_attr *attr)
 {
     struct ibv_qp *ibv = &h->ibv.qp_base;
 
-    h->context = pd->context;
-    ibv->context = pd->ibv.context;
+    h->context = o->context;
+    h->xrcd = o->xrcd;
+    list_init(&h->sharers);
+    ibv->context = &o->context->verbs.context;
     ibv->qp_context = attr->qp_context;
-    ibv->pd = &pd->ibv;
-    ibv->send_cq = attr->send_cq;
-    ibv->recv_cq = attr->recv_cq;
-    ibv->srq = attr->srq;
+    if (o->xrcd == NULL) {
+        ibv->pd = &o->pd->ibv;
+        ibv->send_cq = attr->send_cq;
+        ibv->recv_cq = attr->recv_cq;
+        ibv->srq = attr->srq;
+    }
     ibv->state = IBV_QPS_RESET;
     ibv->qp_type = attr->qp_type;
     async_source_init(&h->async, ASYNC_QP);
@@ -118,14 +155,16 @@ static struct ibv_qp_cap cap_to_ibv(const struct qp_cap *cap)
 }
 
 /* Makes the engine's part. 0 or an errno. */
-static int create(struct qp_handle *h, struct pd_handle *pd, struct ibv_qp_init_attr *attr)
+static int create(struct qp_handle *h, const struct origin *o, struct ibv_qp_init_attr *attr)
 {
     struct node *node = h->context->node;
-    struct qp_init init = translate(h, pd, attr);
+    struct qp_init init = translate(h, o, attr);
     int error;
 
     node_lock(node);
     error = -qp_new(node_engine(node), &init, &h->qp);
+    if (error == 0 && h->xrcd != NULL)
+        h->xrcd->use_count++;
     node_unlock(node);
     if (error != 0)
         return error;
@@ -138,12 +177,11 @@ static int create(struct qp_handle *h, struct pd_handle *pd, struct ibv_qp_init_
 }
 
 /* operations: of the builder; NULL: no builder. */
-static struct ibv_qp *new_qp(struct ibv_pd *pd, struct ibv_qp_init_attr *attr,
+static struct ibv_qp *new_qp(const struct origin *o, struct ibv_qp_init_attr *attr,
                              const uint64_t *operations)
 {
-    struct pd_handle *p = pd_of(pd);
     struct qp_handle *h;
-    int error = check_common(p, attr);
+    int error = check_common(o, attr);
 
     if (error != 0)
         goto fail;
@@ -151,10 +189,10 @@ static struct ibv_qp *new_qp(struct ibv_pd *pd, struct ibv_qp_init_attr *attr,
     h = calloc(1, sizeof(*h));
     if (h == NULL)
         goto fail;
-    fill(h, p, attr);
+    fill(h, o, attr);
     error = operations != NULL ? wr_builder_attach(h, *operations) : 0;
     if (error == 0)
-        error = create(h, p, attr);
+        error = create(h, o, attr);
     if (error == 0)
         return &h->ibv.qp_base;
     free_handle(h);
@@ -168,17 +206,23 @@ fail:
  */
 EXPORT struct ibv_qp *ibv_create_qp(struct ibv_pd *pd, struct ibv_qp_init_attr *attr)
 {
-    return new_qp(pd, attr, NULL);
+    const struct origin o = {.context = pd_of(pd)->context, .pd = pd_of(pd)};
+
+    return new_qp(&o, attr, NULL);
 }
 
 static int check_extended(struct ibv_context *context, const struct ibv_qp_init_attr_ex *attr)
 {
-    const uint32_t known =
-        IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_CREATE_FLAGS | IBV_QP_INIT_ATTR_SEND_OPS_FLAGS;
+    const uint32_t known = IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_XRCD |
+                           IBV_QP_INIT_ATTR_CREATE_FLAGS | IBV_QP_INIT_ATTR_SEND_OPS_FLAGS;
+    bool target = attr->qp_type == IBV_QPT_XRC_RECV;
+    uint32_t origin = target ? IBV_QP_INIT_ATTR_XRCD : IBV_QP_INIT_ATTR_PD;
 
     if ((attr->comp_mask & ~known) != 0)
         return EOPNOTSUPP;
-    if ((attr->comp_mask & IBV_QP_INIT_ATTR_PD) == 0 || attr->pd->context != context)
+    if ((attr->comp_mask & (IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_XRCD)) != origin)
+        return EINVAL;
+    if ((target ? attr->xrcd->context : attr->pd->context) != context)
         return EINVAL;
     if ((attr->comp_mask & IBV_QP_INIT_ATTR_CREATE_FLAGS) != 0 && attr->create_flags != 0)
         return EOPNOTSUPP;
@@ -191,14 +235,99 @@ static int check_extended(struct ibv_context *context, const struct ibv_qp_init_
 struct ibv_qp *qp_handle_new_ex(struct ibv_context *context, struct ibv_qp_init_attr_ex *attr)
 {
     bool with_ops = (attr->comp_mask & IBV_QP_INIT_ATTR_SEND_OPS_FLAGS) != 0;
+    struct origin o = {.context = context_of(context)};
     int error = check_extended(context, attr);
 
     if (error != 0) {
         errno = error;
         return NULL;
     }
-    return new_qp(attr->pd, (struct ibv_qp_init_attr *)attr,
-                  with_ops ? &attr->send_ops_flags : NULL);
+    if (attr->qp_type == IBV_QPT_XRC_RECV)
+        o.xrcd = xrcd_of(attr->xrcd);
+    else
+        o.pd = pd_of(attr->pd);
+    return new_qp(&o, (struct ibv_qp_init_attr *)attr, with_ops ? &attr->send_ops_flags : NULL);
+}
+
+/* --- XRC targets: one QP, as many handles as were opened --- */
+
+static int check_open(struct ibv_context *context, const struct ibv_qp_open_attr *attr)
+{
+    const uint32_t needed = IBV_QP_OPEN_ATTR_NUM | IBV_QP_OPEN_ATTR_XRCD | IBV_QP_OPEN_ATTR_TYPE;
+
+    if (!context_alive(context_of(context)))
+        return EIO;
+    if ((attr->comp_mask & ~(needed | IBV_QP_OPEN_ATTR_CONTEXT)) != 0)
+        return EOPNOTSUPP;
+    if ((attr->comp_mask & needed) != needed || attr->xrcd->context != context ||
+        attr->qp_type != IBV_QPT_XRC_RECV)
+        return EINVAL;
+    return 0;
+}
+
+/* Joins the handles of the QP with this number. 0 or EINVAL. */
+static int join(struct qp_handle *h, uint32_t qpn)
+{
+    struct node *node = h->context->node;
+    struct qp_handle *first;
+
+    node_lock(node);
+    h->qp = xrcd_find_target(h->xrcd->xrcd, qpn);
+    if (h->qp != NULL) {
+        first = qp_context(h->qp);
+        list_push_tail(&first->sharers, &h->sharers);
+        h->ah_attr = first->ah_attr;
+        h->ibv.qp_base.state = (enum ibv_qp_state)qp_state(h->qp);
+        h->xrcd->use_count++;
+    }
+    node_unlock(node);
+    h->ibv.qp_base.qp_num = qpn;
+    h->ibv.qp_base.handle = qpn;
+    return h->qp != NULL ? 0 : EINVAL;
+}
+
+struct ibv_qp *qp_handle_open(struct ibv_context *context, struct ibv_qp_open_attr *attr)
+{
+    struct ibv_qp_init_attr init = {.qp_type = attr->qp_type};
+    struct origin o = {.context = context_of(context)};
+    struct qp_handle *h;
+    int error = check_open(context, attr);
+
+    if (error != 0)
+        goto fail;
+    if ((attr->comp_mask & IBV_QP_OPEN_ATTR_CONTEXT) != 0)
+        init.qp_context = attr->qp_context;
+    o.xrcd = xrcd_of(attr->xrcd);
+    error = ENOMEM;
+    h = calloc(1, sizeof(*h));
+    if (h == NULL)
+        goto fail;
+    fill(h, &o, &init);
+    error = join(h, attr->qp_num);
+    if (error == 0)
+        return &h->ibv.qp_base;
+    free_handle(h);
+
+fail:
+    errno = error;
+    return NULL;
+}
+
+/* The last handle takes the QP with it. The node's lock is held. */
+static int leave(struct qp_handle *h)
+{
+    int error = 0;
+
+    if (list_empty(&h->sharers))
+        error = -qp_free(h->qp);
+    else if (qp_context(h->qp) == h)
+        qp_set_context(h->qp, LIST_ENTRY(h->sharers.next, struct qp_handle, sharers));
+    if (error != 0)
+        return error;
+    list_remove(&h->sharers);
+    if (h->xrcd != NULL)
+        h->xrcd->use_count--;
+    return 0;
 }
 
 EXPORT struct ibv_qp_ex *ibv_qp_to_qp_ex(struct ibv_qp *qp)
@@ -217,7 +346,7 @@ EXPORT int ibv_destroy_qp(struct ibv_qp *qp)
     if (!context_alive(c))
         return EIO;
     node_lock(c->node);
-    error = -qp_free(h->qp);
+    error = leave(h);
     if (error == 0)
         async_withdraw(c, &h->async);
     node_leave_posted(c->node); /* its last words leave now: the process may end next */

@@ -17,6 +17,7 @@
 
 struct context_handle;
 struct wr_builder;
+struct xrcd_handle;
 
 struct qp_handle {
     struct ibv_qp_ex ibv; /* begins with struct ibv_qp */
@@ -26,10 +27,12 @@ struct qp_handle {
     struct qp_cap cap;
     bool all_signaled;
     struct wr_builder *builder; /* NULL without send operations */
+    struct xrcd_handle *xrcd;   /* XRC target, else NULL */
     /* set by modify */
     struct ibv_ah_attr ah_attr; /* as it was given: the engine keeps only the path */
     /* under the node's lock */
     struct async_source async;
+    struct list sharers; /* ring of the handles of one XRC target; each hears of its events */
 };
 
 static inline struct qp_handle *qp_of(struct ibv_qp *ibv)
@@ -47,6 +50,9 @@ struct ibv_qp *qp_handle_new_ex(struct ibv_context *context, struct ibv_qp_init_
 
 /* ibv_modify_qp_rate_limit: 0 or an errno. */
 int qp_handle_modify_rate(struct ibv_qp *qp, struct ibv_qp_rate_limit_attr *attr);
+
+/* ibv_open_qp: another handle for an XRC target. */
+struct ibv_qp *qp_handle_open(struct ibv_context *context, struct ibv_qp_open_attr *attr);
 
 /* ibv_context_ops (post.c): 0 or an errno, with *bad_wr the first that was not posted. */
 int qp_handle_post_send(struct ibv_qp *qp, struct ibv_send_wr *wr, struct ibv_send_wr **bad_wr);

@@ -62,10 +62,31 @@ static int translate(struct qp_handle *h, const struct ibv_qp_attr *a, uint32_t 
     return error;
 }
 
+/* Programs treat both sides of XRC as RC; the kernel ignores what the side does not have, too. */
+static uint32_t attributes_of(enum ibv_qp_type type, uint32_t mask)
+{
+    if (type == IBV_QPT_XRC_SEND)
+        return mask & ~(uint32_t)(IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER);
+    if (type == IBV_QPT_XRC_RECV)
+        return mask & ~(uint32_t)(IBV_QP_MAX_QP_RD_ATOMIC | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY);
+    return mask;
+}
+
+/* All handles of the QP tell it. */
+static void keep_address(struct qp_handle *h, const struct ibv_ah_attr *attr)
+{
+    struct list *l = &h->sharers;
+
+    do {
+        LIST_ENTRY(l, struct qp_handle, sharers)->ah_attr = *attr;
+        l = l->next;
+    } while (l != &h->sharers);
+}
+
 EXPORT int ibv_modify_qp(struct ibv_qp *qp, struct ibv_qp_attr *attr, int attr_mask)
 {
     struct qp_handle *h = qp_of(qp);
-    uint32_t mask = (uint32_t)attr_mask;
+    uint32_t mask = attributes_of(qp->qp_type, (uint32_t)attr_mask);
     const char *why = "path mtu, address vector or an unknown attribute does not fit the device";
     struct qp_attr wanted;
     int error;
@@ -81,9 +102,9 @@ EXPORT int ibv_modify_qp(struct ibv_qp *qp, struct ibv_qp_attr *attr, int attr_m
     error = -qp_modify(h->qp, &wanted, mask, &why);
     qp->state = (enum ibv_qp_state)qp_state(h->qp);
     if (error == 0 && qp->state == IBV_QPS_RESET)
-        h->ah_attr = (struct ibv_ah_attr){0};
+        keep_address(h, &(struct ibv_ah_attr){0});
     if (error == 0 && (mask & IBV_QP_AV) != 0)
-        h->ah_attr = attr->ah_attr;
+        keep_address(h, &attr->ah_attr);
     node_leave_posted(h->context->node);
     if (error == 0)
         return 0;

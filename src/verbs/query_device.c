@@ -32,7 +32,7 @@ static struct ibv_device_attr describe(const struct device *d)
         .max_qp = QP_COUNT_MAX,
         .max_qp_wr = QP_WR_MAX,
         .device_cap_flags = IBV_DEVICE_CURR_QP_STATE_MOD | IBV_DEVICE_SYS_IMAGE_GUID |
-                            IBV_DEVICE_RC_RNR_NAK_GEN | IBV_DEVICE_SRQ_RESIZE,
+                            IBV_DEVICE_RC_RNR_NAK_GEN | IBV_DEVICE_SRQ_RESIZE | IBV_DEVICE_XRC,
         .max_sge = QP_SGE_MAX,
         .max_sge_rd = QP_SGE_MAX,
         .max_cq = CQ_COUNT_MAX,

@@ -1,14 +1,16 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Shared receive queues. Only the basic kind: no XRC, no tag matching. */
+/* Shared receive queues: basic ones and those of XRC. No tag matching. */
 #include "verbs/srq.h"
 
 #include <errno.h>
 #include <stdlib.h>
 
 #include "verbs/context.h"
+#include "verbs/cq.h"
 #include "verbs/export.h"
 #include "verbs/pd.h"
 #include "verbs/post.h"
+#include "verbs/xrcd.h"
 
 static void fill(struct srq_handle *h, struct pd_handle *pd, void *srq_context)
 {
@@ -28,13 +30,15 @@ static void free_handle(struct srq_handle *h)
     free(h);
 }
 
-/* attr may be the beginning of a struct ibv_srq_init_attr_ex: only the common members are touched.
- */
-EXPORT struct ibv_srq *ibv_create_srq(struct ibv_pd *pd, struct ibv_srq_init_attr *attr)
+/* xrcd and cq: of XRC, else NULL. */
+static struct ibv_srq *new_srq(struct pd_handle *p, struct ibv_srq_init_attr *attr,
+                               struct xrcd_handle *xrcd, struct cq *cq)
 {
-    struct pd_handle *p = pd_of(pd);
     struct node *node = p->context->node;
-    struct srq_attr wanted = {.wr_max = attr->attr.max_wr, .sge_max = attr->attr.max_sge};
+    struct srq_attr wanted = {.wr_max = attr->attr.max_wr,
+                              .sge_max = attr->attr.max_sge,
+                              .xrcd = xrcd != NULL ? xrcd->xrcd : NULL,
+                              .cq = cq};
     struct srq_handle *h;
     int error = EIO;
 
@@ -47,6 +51,10 @@ EXPORT struct ibv_srq *ibv_create_srq(struct ibv_pd *pd, struct ibv_srq_init_att
     fill(h, p, attr->srq_context);
     node_lock(node);
     error = -srq_new(p->pd, &wanted, h, &h->srq);
+    if (error == 0 && xrcd != NULL) {
+        h->xrcd = xrcd;
+        xrcd->use_count++;
+    }
     node_unlock(node);
     if (error == 0) {
         attr->attr.max_wr = wanted.wr_max;
@@ -60,21 +68,59 @@ fail:
     return NULL;
 }
 
-/* Plain queues do not come here: the header turns them into ibv_create_srq. */
+/* attr may be the beginning of a struct ibv_srq_init_attr_ex: only the common members are touched.
+ */
+EXPORT struct ibv_srq *ibv_create_srq(struct ibv_pd *pd, struct ibv_srq_init_attr *attr)
+{
+    return new_srq(pd_of(pd), attr, NULL, NULL);
+}
+
+static int check_extended(struct ibv_context *context, const struct ibv_srq_init_attr_ex *attr)
+{
+    const uint32_t of_xrc = IBV_SRQ_INIT_ATTR_XRCD | IBV_SRQ_INIT_ATTR_CQ;
+    uint32_t needed = IBV_SRQ_INIT_ATTR_PD;
+
+    if ((attr->comp_mask & ~(needed | of_xrc | IBV_SRQ_INIT_ATTR_TYPE)) != 0)
+        return EOPNOTSUPP;
+    if ((attr->comp_mask & IBV_SRQ_INIT_ATTR_TYPE) != 0 && attr->srq_type != IBV_SRQT_BASIC) {
+        if (attr->srq_type != IBV_SRQT_XRC)
+            return EOPNOTSUPP;
+        needed |= of_xrc;
+    }
+    if ((attr->comp_mask & ~(uint32_t)IBV_SRQ_INIT_ATTR_TYPE) != needed)
+        return EINVAL;
+    if (attr->pd->context != context)
+        return EINVAL;
+    if (needed == IBV_SRQ_INIT_ATTR_PD)
+        return 0;
+    return attr->xrcd->context == context && attr->cq->context == context ? 0 : EINVAL;
+}
+
 struct ibv_srq *srq_handle_new_ex(struct ibv_context *context, struct ibv_srq_init_attr_ex *attr)
 {
-    const uint32_t known = IBV_SRQ_INIT_ATTR_TYPE | IBV_SRQ_INIT_ATTR_PD;
-    bool typed = (attr->comp_mask & IBV_SRQ_INIT_ATTR_TYPE) != 0;
+    struct ibv_srq_init_attr *common = (struct ibv_srq_init_attr *)attr;
+    int error = check_extended(context, attr);
 
-    if ((attr->comp_mask & ~known) != 0 || (typed && attr->srq_type != IBV_SRQT_BASIC)) {
-        errno = EOPNOTSUPP;
+    if (error != 0) {
+        errno = error;
         return NULL;
     }
-    if ((attr->comp_mask & IBV_SRQ_INIT_ATTR_PD) == 0 || attr->pd->context != context) {
-        errno = EINVAL;
-        return NULL;
-    }
-    return ibv_create_srq(attr->pd, (struct ibv_srq_init_attr *)attr);
+    if ((attr->comp_mask & IBV_SRQ_INIT_ATTR_XRCD) == 0)
+        return ibv_create_srq(attr->pd, common);
+    return new_srq(pd_of(attr->pd), common, xrcd_of(attr->xrcd), cq_of(attr->cq)->cq);
+}
+
+/* Only requests of XRC name an SRQ; others have no number. */
+int srq_handle_number(struct ibv_srq *srq, uint32_t *number)
+{
+    struct srq_handle *h = srq_of(srq);
+
+    if (!context_alive(h->context))
+        return EIO;
+    if (h->xrcd == NULL)
+        return EINVAL;
+    *number = srq_number(h->srq);
+    return 0;
 }
 
 /* Both changes or none. The node's lock is held. */
@@ -137,8 +183,11 @@ EXPORT int ibv_destroy_srq(struct ibv_srq *srq)
         return EIO;
     node_lock(c->node);
     error = -srq_free(h->srq);
-    if (error == 0)
+    if (error == 0) {
         async_withdraw(c, &h->async);
+        if (h->xrcd != NULL)
+            h->xrcd->use_count--;
+    }
     node_unlock(c->node);
     if (error != 0)
         return error;

@@ -10,11 +10,13 @@
 #include "verbs/event.h"
 
 struct context_handle;
+struct xrcd_handle;
 
 struct srq_handle {
     struct ibv_srq ibv;
     struct context_handle *context;
     struct srq *srq;
+    struct xrcd_handle *xrcd; /* XRC, else NULL */
     struct async_source async;
 };
 
@@ -25,6 +27,9 @@ static inline struct srq_handle *srq_of(struct ibv_srq *ibv)
 
 /* ibv_create_srq_ex, when it is not a plain one. */
 struct ibv_srq *srq_handle_new_ex(struct ibv_context *context, struct ibv_srq_init_attr_ex *attr);
+
+/* ibv_get_srq_num: 0 or an errno. */
+int srq_handle_number(struct ibv_srq *srq, uint32_t *number);
 
 /* ibv_context_ops: 0 or an errno, with *bad_wr the first that was not posted. */
 int srq_handle_post(struct ibv_srq *srq, struct ibv_recv_wr *wr, struct ibv_recv_wr **bad_wr);

@@ -32,6 +32,7 @@ struct built_wr {
     struct send_wr wr;
     size_t data_offset; /* of its SGEs, or of its inline bytes */
     size_t data_len;    /* of its inline bytes */
+    bool addressed;     /* UD: it has an address; XRC: it names an SRQ */
 };
 
 /* Storage grows to the longest list that was built, and stays. */
@@ -215,6 +216,22 @@ static void wr_set_ud_addr(struct ibv_qp_ex *qp, struct ibv_ah *ah, uint32_t rem
     built->wr.ah = &ah_of(ah)->ah;
     built->wr.remote_qpn = remote_qpn;
     built->wr.remote_qkey = remote_qkey;
+    built->addressed = true;
+}
+
+static void wr_set_xrc_srqn(struct ibv_qp_ex *qp, uint32_t remote_srqn)
+{
+    struct qp_handle *h = qp_of_ex(qp);
+    struct built_wr *built = last(h);
+
+    if (built == NULL)
+        return;
+    if (qp->qp_base.qp_type != IBV_QPT_XRC_SEND) {
+        fail(h->builder, EINVAL);
+        return;
+    }
+    built->wr.remote_srqn = remote_srqn;
+    built->addressed = true;
 }
 
 static void wr_set_sge_list(struct ibv_qp_ex *qp, size_t num_sge, const struct ibv_sge *sg_list)
@@ -345,12 +362,6 @@ static void wr_send_tso(struct ibv_qp_ex *qp, void *hdr, uint16_t hdr_sz, uint16
     refuse(qp);
 }
 
-static void wr_set_xrc_srqn(struct ibv_qp_ex *qp, uint32_t remote_srqn)
-{
-    (void)remote_srqn;
-    refuse(qp);
-}
-
 /* --- start, complete, abort --- */
 
 static void wr_start(struct ibv_qp_ex *qp)
@@ -370,10 +381,15 @@ static void end(struct wr_builder *b)
     pthread_mutex_unlock(&b->mutex);
 }
 
+/* What is sent without a connection, or to one of many queues behind it, says where to. */
 static bool destinations_known(const struct qp_handle *h)
 {
+    enum ibv_qp_type type = h->ibv.qp_base.qp_type;
+
+    if (type != IBV_QPT_UD && type != IBV_QPT_XRC_SEND)
+        return true;
     for (uint32_t i = 0; i < h->builder->count; i++)
-        if (h->builder->wrs[i].wr.ah == NULL)
+        if (!h->builder->wrs[i].addressed)
             return false;
     return true;
 }
@@ -398,7 +414,7 @@ static int post_list(struct qp_handle *h)
     struct node *node = h->context->node;
     int error = 0;
 
-    if (h->ibv.qp_base.qp_type == IBV_QPT_UD && !destinations_known(h))
+    if (!destinations_known(h))
         return EINVAL;
     node_enter(node);
     if (b->count > qp_send_room(h->qp))
@@ -443,13 +459,13 @@ uint64_t wr_operations_of(enum ibv_qp_type type)
 
     switch (type) {
     case IBV_QPT_RC:
+    case IBV_QPT_XRC_SEND:
         return rc;
     case IBV_QPT_UC:
         return uc;
     case IBV_QPT_UD:
         return ud;
     case IBV_QPT_RAW_PACKET:
-    case IBV_QPT_XRC_SEND:
     case IBV_QPT_XRC_RECV:
     case IBV_QPT_DRIVER:
         break;

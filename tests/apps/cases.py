@@ -74,6 +74,14 @@ def pingpong(run):
     return None
 
 
+def xsrq_pingpong(run):
+    """Both sides say at their end that all came."""
+    for side, output in (("client", run.client), ("server", run.server)):
+        if not re.search(r"^success$", output, re.M):
+            return "the %s does not say success" % side
+    return None
+
+
 def rows(output):
     """The table that perftest prints: lists of numbers, the size first; a deviation may be nan."""
     found = []
@@ -161,6 +169,11 @@ def pingpongs(program, *lines):
             for line in lines for family in ("ipv4", "ipv6")]
 
 
+def xsrq_pingpongs(*lines):
+    return [Case("ibv_xsrq_pingpong", line, family, xsrq_pingpong)
+            for line in lines for family in ("ipv4", "ipv6")]
+
+
 PINGPONG = [
     *pingpongs(
         "ibv_rc_pingpong",
@@ -176,6 +189,7 @@ PINGPONG = [
     *pingpongs(
         "ibv_srq_pingpong",
         "-c", "-c -e", "-c -s 1", "-c -s 65536", "-c -q 1", "-c -q 4 -e", "-c -s 10001 -m 256"),
+    *xsrq_pingpongs("", "-e", "-n 1000", "-n 200 -e -s 10001 -m 256", "-s 65536 -m 4096"),
 ]
 
 # For an MTU of 1500: what fits there.
@@ -184,6 +198,7 @@ PINGPONG_NARROW = [
     *pingpongs("ibv_uc_pingpong", "-c", "-c -s 65536"),
     *pingpongs("ibv_ud_pingpong", "-c -s 1024"),
     *pingpongs("ibv_srq_pingpong", "-c"),
+    *xsrq_pingpongs("-s 65536"),
 ]
 
 NEW_API = (("UROCE_VENDOR_PART_ID", "4119"),)  # makes perftest post with the ibv_wr_* calls
@@ -198,23 +213,23 @@ BANDWIDTH = [
         "ib_send_bw",
         "-a -n 5", "-a -n 5 -c UC", "-a -n 100 -c UD", "-q 4 -n 500", "-e", "-e -c UD -s 1024",
         "-I 128 -s 128", "-b", "-b -e -q 4 -n 500", "-b -c UC", "-D 1", "-D 1 -b", "-m 256 -n 500",
-        "-s 1000 -Q 1"),
+        "-s 1000 -Q 1", "-c XRC", "-c XRC -b -q 4 -n 500"),
     *perftests("ib_send_bw", "-s 10001 -n 500", "-c UC", "-c UD -s 1024", family="ipv6"),
     *perftests("ib_send_bw", "-s 10001 -n 500", "-c UD -s 1024", env=NEW_API),
     *perftests(
         "ib_write_bw",
         "-a -n 5", "-a -n 5 -c UC", "-q 4 -n 500", "-I 128 -s 128", "-b -n 1000", "-b -q 4 -n 500",
-        "-D 1", "-D 1 -c UC", "-m 256 -n 500", "-s 1"),
+        "-D 1", "-D 1 -c UC", "-m 256 -n 500", "-s 1", "-c XRC -q 4 -n 500"),
     *perftests("ib_write_bw", "-s 10001 -n 500", "-c UC", family="ipv6"),
     *perftests("ib_write_bw", "-s 10001 -n 500", "-I 64 -s 64", env=NEW_API),
     *perftests(
         "ib_read_bw", "-a -n 5", "-q 4 -n 500", "-e", "-b", "-b -q 4 -n 500", "-D 1", "-o 1 -n 500",
-        "-m 256 -n 500"),
+        "-m 256 -n 500", "-c XRC -n 500"),
     *perftests("ib_read_bw", "-s 10001 -n 500", family="ipv6"),
     *perftests("ib_read_bw", "-s 10001 -n 500", env=NEW_API),
     *perftests(
         "ib_atomic_bw",
-        "-A FETCH_AND_ADD", "-A CMP_AND_SWAP", "-q 4", "-e", "-b", "-D 1", "-o 1"),
+        "-A FETCH_AND_ADD", "-A CMP_AND_SWAP", "-q 4", "-e", "-b", "-D 1", "-o 1", "-c XRC"),
     *perftests("ib_atomic_bw", "-A CMP_AND_SWAP", family="ipv6"),
     *perftests("ib_atomic_bw", "-A FETCH_AND_ADD", env=NEW_API),
 ]
@@ -223,7 +238,7 @@ LATENCY = [
     *perftests(
         "ib_send_lat",
         "-a -n 10", "-a -n 10 -c UC", "-a -n 10 -c UD", "-e", "-e -c UD", "-I 64 -s 64", "-D 1",
-        "-m 256 -s 5000"),
+        "-m 256 -s 5000", "-c XRC"),
     *perftests("ib_send_lat", "-s 10001", "-c UC", "-c UD", family="ipv6"),
     *perftests("ib_send_lat", "-s 10001", env=NEW_API),
     *perftests("ib_write_lat", "-a -n 10", "-a -n 10 -c UC", "-I 64 -s 64", "-D 1", "-m 256 -s 5000"),

@@ -606,6 +606,41 @@ static void shared_receive_queue_serves_and_outlives_the_queue_pair(void **state
     expect_no_event(&p->ep);
 }
 
+/*
+ * IBA 10.2.9.3, 11.2.5.4: what a QP had taken for a message goes with the QP, without a completion,
+ * and its place in the SRQ is free again. To ERR it is flushed (10.3.1.7).
+ */
+static void
+queue_pair_that_ends_in_the_middle_of_a_message_leaves_the_shared_queue_whole(void **state)
+{
+    struct peer *p = *state;
+    struct endpoint_config config = p->ep.config;
+    struct srq_attr attr;
+
+    config.with_srq = true;
+    reopen(p, &config);
+    srq_query(p->ep.srq, &attr);
+    for (uint32_t round = 0; round < 2; round++) {
+        for (uint64_t i = 0; i < attr.wr_max; i++)
+            endpoint_post_recv(&p->ep, i, 0, 1000);
+        peer_sends(p, (struct script){.operation = OP_SEND_FIRST, .psn = 0, .len = PMTU});
+        endpoint_modify_state(&p->ep, round == 0 ? QP_RESET : QP_ERR, 0, NULL);
+        if (round == 1)
+            expect_completion(p->ep.recv_cq, 0, STATUS_WR_FLUSH_ERR);
+        expect_no_completion(p->ep.recv_cq);
+        endpoint_post_recv(&p->ep, 99, 0, 1000); /* it is not lost to the queue */
+        endpoint_modify_state(&p->ep, QP_RESET, 0, NULL);
+        endpoint_connect(&p->ep, PEER_QPN);
+        for (uint32_t i = 0; i < attr.wr_max; i++)
+            peer_sends(p, (struct script){.operation = OP_SEND_ONLY, .psn = i, .len = 1});
+        for (uint64_t i = 1; i < attr.wr_max; i++)
+            expect_completion(p->ep.recv_cq, i, STATUS_SUCCESS);
+        expect_completion(p->ep.recv_cq, 99, STATUS_SUCCESS);
+        endpoint_modify_state(&p->ep, QP_RESET, 0, NULL);
+        endpoint_connect(&p->ep, PEER_QPN);
+    }
+}
+
 /* F78: the keys of shared receives are of the SRQ's domain, whatever the queue pair's is. */
 static void shared_receive_uses_keys_of_its_own_domain(void **state)
 {
@@ -731,6 +766,7 @@ int main(void)
         RC_TEST(error_flushes_the_receive_queue_in_order),
         RC_TEST(reset_forgets_work_and_completions),
         RC_TEST(shared_receive_queue_serves_and_outlives_the_queue_pair),
+        RC_TEST(queue_pair_that_ends_in_the_middle_of_a_message_leaves_the_shared_queue_whole),
         RC_TEST(shared_receive_uses_keys_of_its_own_domain),
         RC_TEST(acknowledgement_carries_the_credits),
         RC_TEST(first_request_in_rtr_raises_communication_established),

@@ -229,8 +229,6 @@ static void what_is_not_built_says_so(void **state)
     assert_int_equal(errno, EOPNOTSUPP);
     assert_null(ibv_alloc_dm(context, &(struct ibv_alloc_dm_attr){.length = 64}));
     assert_int_equal(errno, EOPNOTSUPP);
-    assert_null(ibv_open_xrcd(context, &(struct ibv_xrcd_init_attr){0}));
-    assert_int_equal(errno, EOPNOTSUPP);
     assert_int_equal(ibv_dealloc_pd(pd), 0);
 }
 

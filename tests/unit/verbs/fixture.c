@@ -144,6 +144,12 @@ static struct ibv_ah_attr loopback_address(const struct pair *p)
     return attr;
 }
 
+/* The sides of XRC too: as the kernel, the library ignores what is not of the side. */
+static bool is_reliable(const struct ibv_qp *qp)
+{
+    return qp->qp_type != IBV_QPT_UC && qp->qp_type != IBV_QPT_UD;
+}
+
 void to_init(struct ibv_qp *qp)
 {
     struct ibv_qp_attr attr = {
@@ -174,7 +180,7 @@ void to_rtr(struct pair *p, struct ibv_qp *qp, uint32_t peer_qpn)
 
     if (qp->qp_type != IBV_QPT_UD)
         mask |= IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN;
-    if (qp->qp_type == IBV_QPT_RC)
+    if (is_reliable(qp))
         mask |= IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER;
     assert_int_equal(ibv_modify_qp(qp, &attr, mask), 0);
 }
@@ -191,7 +197,7 @@ void to_rts(struct ibv_qp *qp)
     };
     int mask = IBV_QP_STATE | IBV_QP_SQ_PSN;
 
-    if (qp->qp_type == IBV_QPT_RC)
+    if (is_reliable(qp))
         mask |= IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY | IBV_QP_MAX_QP_RD_ATOMIC;
     assert_int_equal(ibv_modify_qp(qp, &attr, mask), 0);
 }
