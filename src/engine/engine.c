@@ -11,7 +11,7 @@
 
 #include "engine/engine_private.h"
 #include "engine/limits.h"
-#include "engine/memory_private.h"
+#include "engine/key_private.h"
 #include "engine/qp_private.h"
 
 /*
@@ -48,7 +48,7 @@ int engine_new(const struct engine_config *config, struct engine **out)
     if (e->qps == NULL)
         goto free_engine;
     random_init(&e->random, config->seed);
-    error = mr_table_new(e);
+    error = key_table_new(e);
     if (error != 0)
         goto free_qps;
     list_init(&e->ready);
@@ -77,7 +77,7 @@ void engine_free(struct engine *e)
     assert(e->srq_count == 0);
     assert(e->pd_count == 0);
     assert(e->xrcd_count == 0);
-    mr_table_free(e);
+    key_table_free(e);
     free(e->xrc_srqs);
     free(e->timers);
     free(e->qps);

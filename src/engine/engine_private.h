@@ -11,7 +11,7 @@
 #include "engine/farewell_private.h"
 #include "engine/window_private.h"
 
-struct mr_table; /* memory.c */
+struct key_table; /* key.c */
 
 struct engine {
     /* set at creation */
@@ -24,12 +24,14 @@ struct engine {
     uint32_t qpn_next; /* where the search for a free number goes on, so that numbers are not reused
                           soon */
     uint32_t pd_count;
+    uint32_t mr_count;
+    uint32_t mw_count;
     uint32_t cq_count;
     uint32_t srq_count;
     uint32_t xrcd_count;
     struct srq **xrc_srqs; /* by number; NULL before the first */
     uint32_t srqn_next;    /* as qpn_next */
-    struct mr_table *mrs;
+    struct key_table *keys;
     struct window_table windows;
     struct window read_window; /* READ responses on their way to this engine */
 

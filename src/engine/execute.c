@@ -89,9 +89,8 @@ static enum verdict execute_send(struct qp *qp, const struct packet *p)
     if (sge_write(qp->engine, &sges, r->placed, p->payload, p->payload_len) != STATUS_SUCCESS)
         return VERDICT_RECEIVE_BAD;
     r->placed += p->payload_len;
-    if ((p->operation->headers & HEADER_IETH) != 0 &&
-        mr_invalidate(qp->engine, qp_receive_pd(qp), p->h.ieth) != MR_OK)
-        return VERDICT_BAD_ACCESS;
+    if ((p->operation->headers & HEADER_IETH) != 0) /* check_access has seen to it */
+        mw_invalidate(qp->engine, qp_receive_pd(qp), p->h.ieth);
     if (position_ends(p->operation->position))
         finish_message(qp, p);
     return VERDICT_ACCEPT;
@@ -101,7 +100,7 @@ static enum verdict execute_write(struct qp *qp, const struct packet *p)
 {
     struct responder *r = &qp->responder;
     struct mr_query q = {
-        .pd = qp_receive_pd(qp), .len = p->payload_len, .access = ACCESS_REMOTE_WRITE};
+        .pd = qp_receive_pd(qp), .qp = qp, .len = p->payload_len, .access = ACCESS_REMOTE_WRITE};
     uint8_t *memory;
 
     if (position_starts(p->operation->position))
@@ -166,6 +165,7 @@ static void execute_read(struct qp *qp, const struct packet *p)
 static enum verdict execute_atomic(struct qp *qp, const struct packet *p)
 {
     struct mr_query q = {.pd = qp_receive_pd(qp),
+                         .qp = qp,
                          .va = p->h.atomic.va,
                          .len = sizeof(uint64_t),
                          .key = p->h.atomic.rkey,
@@ -194,6 +194,7 @@ static enum verdict execute_atomic(struct qp *qp, const struct packet *p)
 static enum verdict execute_atomic_write(struct qp *qp, const struct packet *p)
 {
     struct mr_query q = {.pd = qp_receive_pd(qp),
+                         .qp = qp,
                          .va = p->h.reth.va,
                          .len = sizeof(uint64_t),
                          .key = p->h.reth.rkey,

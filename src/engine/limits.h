@@ -19,8 +19,9 @@
 #define SRQ_WR_MAX 32767u
 #define XRCD_COUNT_MAX 65535u
 #define XRC_SRQN_SPACE 65536u   /* numbers of XRC SRQs; 0 is none */
-#define MR_COUNT_MAX (1u << 20) /* the index part of a key, see memory.c */
-#define MR_LEN_MAX (1ull << 46)
+#define MR_COUNT_MAX (1u << 20) /* together the index part of a key, see key.c */
+#define MW_COUNT_MAX (1u << 20)
+#define MR_LEN_MAX UINT64_MAX /* what the address space holds, and on demand all of it */
 #define PD_COUNT_MAX 65535u
 #define AH_COUNT_MAX 1000000u
 #define MESSAGE_LEN_MAX (1u << 31) /* IBA 9.7.8: 2^31 bytes */

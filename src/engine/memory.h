@@ -1,15 +1,20 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Protection domains and memory regions (IBA 10.6). A key is checked on every
- * packet: existence, domain, rights and bounds, with no arithmetic that wraps.
+ * Protection domains, memory regions and memory windows (IBA 10.6). A key is
+ * checked on every packet: existence, domain, rights and bounds, with no
+ * arithmetic that wraps.
  */
 #ifndef UROCE_ENGINE_MEMORY_H
 #define UROCE_ENGINE_MEMORY_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
+#include "base/list.h"
+
 struct engine;
+struct qp;
 
 /* Rights. The numbers are those of the verbs interface; verbs/ asserts it. */
 enum access_set {
@@ -19,6 +24,7 @@ enum access_set {
     ACCESS_REMOTE_ATOMIC = 1 << 3,
     ACCESS_MW_BIND = 1 << 4,
     ACCESS_ZERO_BASED = 1 << 5,
+    ACCESS_ON_DEMAND = 1 << 6, /* changes nothing here: who asks for it wants to be told it */
     ACCESS_FLUSH_GLOBAL = 1 << 8,     /* IBA 1.5, annex A19 */
     ACCESS_FLUSH_PERSISTENT = 1 << 9, /* of a QP; no memory here is persistent */
 };
@@ -28,13 +34,31 @@ struct pd {
     uint32_t use_count; /* objects that refer to it */
 };
 
+struct mw;
+
 struct mr {
     struct pd *pd;
     uint8_t *base; /* first byte in this process; borrowed till mr_free */
     uint64_t iova; /* address by which work requests and peers name the first byte */
     uint64_t len;
-    uint32_t access; /* enum access_set */
-    uint32_t key;    /* L_Key and R_Key: one number, the rights differ; 0: invalidated by a peer */
+    uint32_t access;       /* enum access_set */
+    uint32_t key;          /* L_Key and R_Key: one number, the rights differ */
+    uint32_t window_count; /* windows that are bound to it */
+    bool is_null;          /* reads as zeros, swallows what is written */
+    struct mw *window;     /* whose view it is; NULL: a region of its own */
+};
+
+enum mw_type {
+    MW_TYPE_1 = 1,
+    MW_TYPE_2 = 2, /* 2B */
+};
+
+struct mw {
+    struct mr view;    /* what its key opens */
+    struct mr *region; /* NULL: not bound */
+    struct qp *qp;     /* type 2, bound: whose peer may use it; NULL when that QP is gone */
+    struct list qp_link;
+    enum mw_type type;
 };
 
 /* Returns 0 with *out owned by the caller; -ENOMEM at the limit. */
@@ -57,21 +81,52 @@ struct mr_attr {
  * vouches for the memory itself.
  */
 int mr_new(struct pd *pd, const struct mr_attr *attr, struct mr **out);
+
+/* A region without memory, of all addresses, for local use (MR_NOTHING). -ENOMEM. */
+int mr_new_null(struct pd *pd, struct mr **out);
+
+/* Returns 0, or -EBUSY while a window is bound to it. */
 int mr_free(struct mr *mr);
 
 /*
- * Changes pd (when not NULL), range and rights (when not NULL); the key changes too, and one
- * that was invalidated has a key again. Errors as mr_new.
+ * Changes pd (when not NULL), range and rights (when not NULL); the key changes too. Errors as
+ * mr_new, and -EBUSY while a window is bound to it. A change that is refused changes nothing.
  */
 int mr_change(struct mr *mr, struct pd *pd, const struct mr_attr *attr);
 
 /* Changes pd (when not NULL) and rights; range and key stay, so that who knows the key goes on.
- * -EINVAL as mr_new. */
+ * Errors as mr_change. */
 int mr_set_access(struct mr *mr, struct pd *pd, uint32_t access);
+
+/* A window that is not bound. Its key's variant changes with each bind, the rest of it stays.
+ * Returns 0; -EINVAL for an unknown type; -ENOMEM at the limit. */
+int mw_new(struct pd *pd, enum mw_type type, struct mw **out);
+void mw_free(struct mw *mw);
+
+/* Names, not pointers: what they name may be gone when the bind is carried out. */
+struct mw_bind {
+    uint32_t window_key; /* any variant */
+    uint32_t region_key;
+    uint32_t key;  /* what the window's key is from then on: any variant */
+    uint64_t addr; /* in the region */
+    uint64_t len;  /* 0: type 1 is unbound */
+    uint32_t access;
+};
+
+/*
+ * Carries a bind out for a request on qp (IBA 10.6.7.2). 0, or -EINVAL when
+ * domains differ, the region lacks MW_BIND, local write for rights that
+ * change it, or the range; when it is zero-based; or when type 2 is bound already.
+ */
+int mw_bind(struct qp *qp, const struct mw_bind *bind);
+
+/* The QP goes away: nobody may use the windows that were bound to it. */
+void mw_leave_qp(struct qp *qp);
 
 /* What is asked of a key. */
 struct mr_query {
     const struct pd *pd;
+    const struct qp *qp; /* whose peer asks; NULL: this process itself */
     uint64_t va;
     uint64_t len;
     uint32_t key;
@@ -84,6 +139,9 @@ enum mr_verdict {
     MR_WRONG_PD,
     MR_NO_ACCESS,
     MR_OUT_OF_BOUNDS,
+    MR_WINDOW,   /* the key of a window, where only regions are good */
+    MR_WRONG_QP, /* the window is of another QP's peer */
+    MR_NOTHING,  /* good, and no memory is behind it: reads as zeros, writes are dropped */
 };
 
 /*
@@ -96,10 +154,14 @@ enum mr_verdict mr_resolve(struct engine *e, const struct mr_query *q, uint8_t *
 enum mr_verdict mr_has_right(struct engine *e, const struct mr_query *q);
 
 /*
- * SEND with invalidate (IBA 9.4.1.1.3): the key stops being valid, the region
- * object stays until mr_free. Refused, as mr_resolve would, for an unknown key,
- * another domain, or a region without any remote right.
+ * Ends the binding of the window of type 2 that the key names; the window
+ * stays, to be bound again. Refused for an unknown key or one that is not
+ * bound, another domain, a region, and a window of type 1 (IBA 10.6.5).
  */
-enum mr_verdict mr_invalidate(struct engine *e, const struct pd *pd, uint32_t key);
+enum mr_verdict mw_invalidate(struct engine *e, const struct pd *pd, uint32_t key);
+
+/* The same verdict for the peer of qp, whose own windows alone it may end (SEND with invalidate,
+ * IBA 9.4.1.1.3); pd is the one in which its message lands. */
+enum mr_verdict mw_may_invalidate(const struct qp *qp, const struct pd *pd, uint32_t key);
 
 #endif

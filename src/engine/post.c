@@ -24,8 +24,8 @@ static const uint8_t services_of[] = {
     [WR_READ] = ON(RC) | ON(XRC),
     [WR_CMP_SWAP] = ON(RC) | ON(XRC),
     [WR_FETCH_ADD] = ON(RC) | ON(XRC),
-    [WR_LOCAL_INV] = 0,
-    [WR_BIND_MW] = 0,
+    [WR_LOCAL_INV] = ON(RC) | ON(XRC) | ON(UC),
+    [WR_BIND_MW] = ON(RC) | ON(XRC) | ON(UC),
     [WR_SEND_INV] = ON(RC) | ON(XRC),
     [WR_FLUSH] = ON(RC) | ON(XRC),
     [WR_ATOMIC_WRITE] = ON(RC) | ON(XRC),
@@ -36,8 +36,6 @@ static int judge_opcode(const struct qp *qp, const struct send_wr *wr)
 {
     if ((unsigned)wr->opcode >= sizeof(services_of))
         return -EINVAL;
-    if (wr->opcode == WR_LOCAL_INV || wr->opcode == WR_BIND_MW)
-        return -EOPNOTSUPP;
     if (qp_is_target(qp))
         return -EINVAL; /* it has no send side */
     return (services_of[wr->opcode] & (1u << qp->service)) != 0 ? 0 : -EINVAL;
@@ -87,6 +85,8 @@ static int judge_send(const struct qp *qp, const struct send_wr *wr)
     }
     if (length_of(wr->sges, wr->sge_count) > UINT32_MAX)
         return -EINVAL;
+    if (wr->opcode == WR_BIND_MW && wr->bind == NULL)
+        return -EINVAL;
     if (qp->service == SERVICE_UD && (wr->ah == NULL || wr->ah->pd != qp->pd))
         return -EINVAL;
     return 0;
@@ -131,12 +131,12 @@ int qp_post_send(struct qp *qp, const struct send_wr *wr)
         .wr_id = wr->wr_id,
         .opcode = wr->opcode,
         .flags = wr->flags | (qp->all_signaled ? WR_SIGNALED : 0u),
-        .length = (uint32_t)length_of(wr->sges, wr->sge_count),
-        .sge_count = wr->sge_count,
         .imm = wr->imm,
         .status = STATUS_SUCCESS,
     };
-    if (qp->service == SERVICE_UD) {
+    if (wr->opcode == WR_BIND_MW) {
+        wqe->bind = *wr->bind;
+    } else if (qp->service == SERVICE_UD) {
         wqe->ud.path = wr->ah->path;
         wqe->ud.remote_qpn = wr->remote_qpn;
         wqe->ud.remote_qkey = wr->remote_qkey;
@@ -146,7 +146,11 @@ int qp_post_send(struct qp *qp, const struct send_wr *wr)
         wqe->rc.srqn = wr->remote_srqn;
         set_operands(wqe, wr);
     }
-    copy_data(wr, send_queue_data(sq, sq->tail));
+    if (!wr_is_local(wr->opcode)) {
+        wqe->length = (uint32_t)length_of(wr->sges, wr->sge_count);
+        wqe->sge_count = wr->sge_count;
+        copy_data(wr, send_queue_data(sq, sq->tail));
+    }
     sq->tail++;
     if (qp->state == QP_ERR || qp->state == QP_SQE)
         qp_flush_send(qp);

@@ -171,6 +171,7 @@ static struct qp *qp_make(struct engine *e, const struct qp_init *init)
     list_init(&qp->touched_link);
     list_init(&qp->window_link);
     list_init(&qp->target_link);
+    list_init(&qp->windows);
     event_source_init(&qp->events, EVENT_OWNER_QP);
     return qp;
 }
@@ -288,6 +289,7 @@ int qp_free(struct qp *qp)
     struct engine *e = qp->engine;
 
     qp_reset(qp);
+    mw_leave_qp(qp);
     leave_parts(qp);
     list_remove(&qp->touched_link);
     e->qps[qp->qpn & QPN_INDEX_MASK] = NULL;

@@ -17,6 +17,7 @@
 
 struct cq;
 struct engine;
+struct mw_bind;
 struct pd;
 struct qp;
 struct xrcd;
@@ -151,8 +152,8 @@ enum wr_opcode {
     WR_READ = 4,
     WR_CMP_SWAP = 5,
     WR_FETCH_ADD = 6,
-    WR_LOCAL_INV = 7, /* not built yet: -EOPNOTSUPP */
-    WR_BIND_MW = 8,   /* not built yet: -EOPNOTSUPP */
+    WR_LOCAL_INV = 7,
+    WR_BIND_MW = 8,
     WR_SEND_INV = 9,
     WR_FLUSH = 14, /* the numbers of these two are those of later versions of the interface */
     WR_ATOMIC_WRITE = 15,
@@ -201,13 +202,14 @@ struct send_wr {
     uint32_t remote_srqn; /* XRC: SRQ that it is for */
     const struct ah *ah;  /* UD: borrowed till the post returns */
     uint32_t remote_qpn;
-    uint32_t remote_qkey; /* top bit set: the QP's own is sent (IBA 10.2.5) */
+    uint32_t remote_qkey;       /* top bit set: the QP's own is sent (IBA 10.2.5) */
+    const struct mw_bind *bind; /* borrowed till the post returns */
 };
 
 /*
  * Returns 0; -EINVAL for what can be judged at once (state, opcode for the
- * service, SGE count, inline length, message length, missing AH); -ENOMEM when the queue is full;
- * -EOPNOTSUPP for what is not built. All else ends as a completion.
+ * service, SGE count, inline length, message length, missing AH); -ENOMEM when the queue is full.
+ * All else ends as a completion.
  */
 int qp_post_send(struct qp *qp, const struct send_wr *wr);
 int qp_post_recv(struct qp *qp, const struct recv_wr *wr);

@@ -14,6 +14,7 @@
 #include "engine/cq_private.h"
 #include "engine/counters.h"
 #include "engine/event_private.h"
+#include "engine/memory.h"
 #include "engine/qp.h"
 #include "engine/srq_private.h"
 #include "engine/window_private.h"
@@ -55,6 +56,7 @@ struct send_wqe {
             uint32_t remote_qpn;
             uint32_t remote_qkey;
         } ud;
+        struct mw_bind bind;
     };
 };
 
@@ -184,6 +186,7 @@ struct qp {
     struct list ready_link;   /* on engine.ready */
     struct list window_link;  /* on the waiting list of a window */
     struct list target_link;  /* on xrcd.targets */
+    struct list windows;      /* struct mw of type 2 that are bound to it */
     uint64_t deadline_ns;     /* earliest of its timers, as the heap has it */
     uint32_t timer_index;     /* in engine.timers; QP_NO_TIMER: not in it */
 };

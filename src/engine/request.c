@@ -61,12 +61,42 @@ static uint32_t packets_of(uint32_t length, uint32_t pmtu)
     return length == 0 ? 1 : (uint32_t)(((uint64_t)length + pmtu - 1) / pmtu);
 }
 
+/* IBA 10.6.7.2, 10.6.5: what fails here is what verbs call a memory management operation error. */
+static enum completion_status carry_out_local(struct qp *qp, const struct send_wqe *wqe)
+{
+    bool good = wqe->opcode == WR_BIND_MW ? mw_bind(qp, &wqe->bind) == 0
+                                          : mw_invalidate(qp->engine, qp->pd, wqe->imm) == MR_OK;
+
+    return good ? STATUS_SUCCESS : STATUS_MW_BIND_ERR;
+}
+
+/* It takes no PSN, so it is done when all before it are. */
+static void start_local(struct qp *qp, struct send_wqe *wqe)
+{
+    struct requester *r = &qp->requester;
+
+    wqe->status = carry_out_local(qp, wqe);
+    if (wqe->status == STATUS_SUCCESS) {
+        wqe->psn_first = r->psn_next;
+        wqe->packet_count = 0;
+        r->sq.started++;
+        r->sq.next++;
+        if (r->sq.next == r->sq.head + 1)
+            requester_complete_head(qp, STATUS_SUCCESS);
+    }
+    requester_settle(qp);
+}
+
 bool request_start(struct qp *qp)
 {
     struct requester *r = &qp->requester;
     struct send_wqe *wqe = send_queue_at(&r->sq, r->sq.next);
     uint32_t messages = 1;
 
+    if (wr_is_local(wqe->opcode)) {
+        start_local(qp, wqe);
+        return false;
+    }
     wqe->status = judge_local(qp, wqe);
     if (wqe->status != STATUS_SUCCESS) {
         requester_settle(qp);
@@ -241,8 +271,7 @@ static void advance(struct qp *qp, const struct request *rq)
     r->cursor += rq->packet_count;
     if (r->cursor < rq->wqe->packet_count)
         return;
-    r->sq.next++;
-    r->cursor = 0;
+    requester_next(r);
     if (!qp_is_reliable(qp)) {
         /* Nothing answers: done when it has left (IBA 9.8.2, 9.8.3). */
         r->psn_una = end;

@@ -61,6 +61,9 @@ static enum send_block block_of_reliable(const struct qp *qp, const struct send_
         return SEND_BLOCK_RNR_WAIT;
     if ((wqe->flags & WR_FENCE) != 0 && r->reads_outstanding > 0)
         return SEND_BLOCK_FENCE;
+    if (wr_is_local(wqe->opcode))
+        return wqe->opcode == WR_LOCAL_INV && requester_outstanding(r) ? SEND_BLOCK_FENCE
+                                                                       : SEND_BLOCK_NONE;
     if (psn_diff(requester_cursor_psn(r), r->psn_una) >=
         (int32_t)(PSN_WINDOW_MAX - qp->read_part_packets))
         return SEND_BLOCK_PSN_WINDOW;
@@ -223,6 +226,14 @@ void requester_reset(struct qp *qp, struct psn sq_psn)
     };
 }
 
+void requester_next(struct requester *r)
+{
+    do
+        r->sq.next++;
+    while (next_is_started(r) && wr_is_local(send_queue_at(&r->sq, r->sq.next)->opcode));
+    r->cursor = 0;
+}
+
 void requester_go_back(struct qp *qp)
 {
     struct requester *r = &qp->requester;
@@ -280,12 +291,13 @@ static enum completion_opcode completion_opcode_of(enum wr_opcode opcode)
         [WR_READ] = COMPLETION_READ,           [WR_CMP_SWAP] = COMPLETION_CMP_SWAP,
         [WR_FETCH_ADD] = COMPLETION_FETCH_ADD, [WR_SEND_INV] = COMPLETION_SEND,
         [WR_FLUSH] = COMPLETION_FLUSH,         [WR_ATOMIC_WRITE] = COMPLETION_ATOMIC_WRITE,
+        [WR_BIND_MW] = COMPLETION_BIND_MW,     [WR_LOCAL_INV] = COMPLETION_LOCAL_INV,
     };
 
     return opcodes[opcode];
 }
 
-void requester_complete_head(struct qp *qp, enum completion_status status)
+static void complete_one(struct qp *qp, enum completion_status status)
 {
     struct requester *r = &qp->requester;
     const struct send_wqe *wqe = send_queue_at(&r->sq, r->sq.head);
@@ -309,6 +321,16 @@ void requester_complete_head(struct qp *qp, enum completion_status status)
         r->sq.started = r->sq.head;
     if (status != STATUS_SUCCESS || (wqe->flags & WR_SIGNALED) != 0)
         cq_push(qp->send_cq, &c, false);
+}
+
+void requester_complete_head(struct qp *qp, enum completion_status status)
+{
+    const struct send_queue *sq = &qp->requester.sq;
+
+    complete_one(qp, status);
+    while (status == STATUS_SUCCESS && sq->head != sq->started &&
+           wr_is_local(send_queue_at(sq, sq->head)->opcode))
+        complete_one(qp, STATUS_SUCCESS);
 }
 
 void requester_fail_head(struct qp *qp, enum completion_status status)

@@ -17,7 +17,7 @@
     B(DRAINING, "SQD: no new request is started")                                                  \
     B(LOCAL_ERROR, "a request has a local error and waits for those before it")                    \
     B(RNR_WAIT, "the peer asked to wait for a receive request")                                    \
-    B(FENCE, "a fenced request waits for READs and atomics before it")                             \
+    B(FENCE, "a fenced request waits for READs and atomics before it, an invalidate for all")      \
     B(READ_LIMIT, "as many READs and atomics are outstanding as were agreed")                      \
     B(READ_WINDOW, "as many READ responses are on their way as the socket can hold")               \
     B(CREDITS, "the peer has announced no more receive requests")                                  \
@@ -50,10 +50,16 @@ static inline bool wr_fetches(enum wr_opcode opcode)
     return opcode == WR_READ || wr_is_atomic(opcode);
 }
 
+/* Nothing leaves for it: it is carried out here, in its place among the others. */
+static inline bool wr_is_local(enum wr_opcode opcode)
+{
+    return opcode == WR_BIND_MW || opcode == WR_LOCAL_INV;
+}
+
 /* The bytes of the request's SGEs leave with it. */
 static inline bool wr_carries_data(enum wr_opcode opcode)
 {
-    return !wr_fetches(opcode) && opcode != WR_FLUSH;
+    return !wr_fetches(opcode) && !wr_is_local(opcode) && opcode != WR_FLUSH;
 }
 
 static inline bool wr_takes_receive(enum wr_opcode opcode)
@@ -116,7 +122,10 @@ const char *send_block_name(enum send_block block);
 /* PSN of the next packet. */
 struct psn requester_cursor_psn(const struct requester *r);
 
-/* Gives the request at sq.next its PSNs, or finds its local error and returns false. */
+/*
+ * Gives the request at sq.next its PSNs. False when there is nothing to send
+ * for it: its local error was found, or it is local and was carried out.
+ */
 bool request_start(struct qp *qp);
 
 /* A batch while it is filled. */
@@ -149,7 +158,14 @@ void requester_retry(struct qp *qp, uint64_t now);
 /* Starts the retransmission timer anew, or stops it when nothing is outstanding. */
 void requester_restart_timer(struct qp *qp, uint64_t now);
 
-/* Completes the oldest request; with an error the QP goes to ERR (RC) or SQE. */
+/* The send cursor is at the end of a request: to the next, over local ones that were carried out.
+ */
+void requester_next(struct requester *r);
+
+/*
+ * Completes the oldest request, and local ones behind it that were carried
+ * out; so the oldest is never one of these. fail: the QP goes to ERR (RC) or SQE.
+ */
 void requester_complete_head(struct qp *qp, enum completion_status status);
 void requester_fail_head(struct qp *qp, enum completion_status status);
 

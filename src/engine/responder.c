@@ -170,7 +170,7 @@ static enum verdict check_access(struct qp *qp, const struct judged *rq)
 {
     const struct headers *h = &rq->packet->h;
     struct mr_query q = {
-        .pd = rq->pd, .va = h->reth.va, .len = h->reth.dma_len, .key = h->reth.rkey};
+        .pd = rq->pd, .qp = qp, .va = h->reth.va, .len = h->reth.dma_len, .key = h->reth.rkey};
 
     switch (rq->kind) {
     case KIND_WRITE:
@@ -184,11 +184,17 @@ static enum verdict check_access(struct qp *qp, const struct judged *rq)
     case KIND_CMP_SWAP:
     case KIND_FETCH_ADD:
         q = (struct mr_query){.pd = rq->pd,
+                              .qp = qp,
                               .va = h->atomic.va,
                               .len = 8,
                               .key = h->atomic.rkey,
                               .access = ACCESS_REMOTE_ATOMIC};
         return access_verdict(qp, &q);
+    case KIND_SEND:
+        if ((rq->packet->operation->headers & HEADER_IETH) == 0)
+            return VERDICT_ACCEPT;
+        return mw_may_invalidate(qp, rq->pd, h->ieth) == MR_OK ? VERDICT_ACCEPT
+                                                               : VERDICT_BAD_ACCESS;
     case KIND_ATOMIC_WRITE:
         q.access = ACCESS_REMOTE_WRITE;
         return access_verdict(qp, &q);
@@ -197,7 +203,6 @@ static enum verdict check_access(struct qp *qp, const struct judged *rq)
         if (h->feth.selectivity != FLUSH_REGION)
             return access_verdict(qp, &q);
         return mr_has_right(qp->engine, &q) == MR_OK ? VERDICT_ACCEPT : VERDICT_BAD_ACCESS;
-    case KIND_SEND:
     case KIND_RESYNC:
     case KIND_READ_RESPONSE:
     case KIND_ACK:

@@ -123,6 +123,7 @@ static enum verdict read_payload(struct qp *qp, const struct read_resource *reso
                                  uint32_t len)
 {
     struct mr_query q = {.pd = read_pd(qp, resource),
+                         .qp = qp,
                          .va = resource->va + (uint64_t)qp->responder.read_cursor * qp->attr.pmtu,
                          .len = len,
                          .key = resource->rkey,

@@ -3,6 +3,7 @@
 #include "engine/sge_private.h"
 
 #include <assert.h>
+#include <stdbool.h>
 #include <string.h>
 
 #include "engine/engine_private.h"
@@ -16,13 +17,24 @@ int engine_copy(const struct engine *e, void *dst, const void *src, size_t len)
     return 0;
 }
 
-static enum mr_verdict resolve(struct engine *e, const struct sge_list *l, const struct mr_query *q,
-                               uint8_t **out)
+/* A run of memory that one key opens. */
+struct piece {
+    uint8_t *memory;
+    uint32_t len;
+    bool is_null; /* no memory is behind it: reads as zeros, swallows what is written */
+};
+
+static enum completion_status resolve(struct engine *e, const struct sge_list *l,
+                                      const struct mr_query *q, struct piece *out)
 {
     struct mr_query query = *q;
+    enum mr_verdict v;
 
     query.pd = l->pd;
-    return mr_resolve(e, &query, out);
+    v = mr_resolve(e, &query, &out->memory);
+    out->len = (uint32_t)q->len;
+    out->is_null = v == MR_NOTHING;
+    return v == MR_OK || v == MR_NOTHING ? STATUS_SUCCESS : STATUS_LOC_PROT_ERR;
 }
 
 enum completion_status sge_check(struct engine *e, const struct sge_list *l, uint32_t access)
@@ -30,18 +42,13 @@ enum completion_status sge_check(struct engine *e, const struct sge_list *l, uin
     for (uint32_t i = 0; i < l->count; i++) {
         const struct sge *s = &l->sges[i];
         struct mr_query q = {.va = s->addr, .len = s->length, .key = s->lkey, .access = access};
-        uint8_t *memory;
+        struct piece piece;
 
-        if (s->length > 0 && resolve(e, l, &q, &memory) != MR_OK)
+        if (s->length > 0 && resolve(e, l, &q, &piece) != STATUS_SUCCESS)
             return STATUS_LOC_PROT_ERR;
     }
     return STATUS_SUCCESS;
 }
-
-struct piece {
-    uint8_t *memory;
-    uint32_t len;
-};
 
 /* The longest run of memory at byte offset that lies in one SGE, at most len. */
 static enum completion_status next_piece(struct engine *e, const struct sge_list *l,
@@ -60,8 +67,7 @@ static enum completion_status next_piece(struct engine *e, const struct sge_list
         struct mr_query q = {
             .va = s->addr + skip, .len = run, .key = s->lkey, .access = want->access};
 
-        out->len = (uint32_t)run;
-        return resolve(e, l, &q, &out->memory) == MR_OK ? STATUS_SUCCESS : STATUS_LOC_PROT_ERR;
+        return resolve(e, l, &q, out);
     }
     assert(want->len == 0); /* the list is as long as what is asked of it */
     return STATUS_LOC_PROT_ERR;
@@ -77,7 +83,9 @@ enum completion_status sge_read(struct engine *e, const struct sge_list *l, uint
 
         if (status != STATUS_SUCCESS)
             return status;
-        if (engine_copy(e, out, piece.memory, piece.len) != 0)
+        if (piece.is_null)
+            memset(out, 0, piece.len);
+        else if (engine_copy(e, out, piece.memory, piece.len) != 0)
             return STATUS_LOC_PROT_ERR;
         out += piece.len;
         offset += piece.len;
@@ -96,7 +104,7 @@ enum completion_status sge_write(struct engine *e, const struct sge_list *l, uin
 
         if (status != STATUS_SUCCESS)
             return status;
-        if (engine_copy(e, piece.memory, in, piece.len) != 0)
+        if (!piece.is_null && engine_copy(e, piece.memory, in, piece.len) != 0)
             return STATUS_LOC_PROT_ERR;
         in += piece.len;
         offset += piece.len;

@@ -16,6 +16,7 @@
 #include "verbs/event.h"
 #include "verbs/event_fd.h"
 #include "verbs/export.h"
+#include "verbs/mw.h"
 #include "verbs/port.h"
 #include "verbs/qp.h"
 #include "verbs/srq.h"
@@ -33,28 +34,14 @@ __attribute__((constructor)) static void watch_forks(void)
     pthread_atfork(NULL, NULL, count_fork);
 }
 
-/* Memory windows are not built: alloc_mw is empty, and the header checks only that one. */
-static int bind_mw_unsupported(struct ibv_qp *qp, struct ibv_mw *mw, struct ibv_mw_bind *bind)
-{
-    (void)qp;
-    (void)mw;
-    (void)bind;
-    return EOPNOTSUPP;
-}
-
-static int dealloc_mw_unsupported(struct ibv_mw *mw)
-{
-    (void)mw;
-    return EOPNOTSUPP;
-}
-
 #undef ibv_query_port
 
 static const struct ibv_context_ops context_ops = {
     ._compat_query_device = ibv_query_device,
     ._compat_query_port = ibv_query_port,
-    .bind_mw = bind_mw_unsupported,
-    .dealloc_mw = dealloc_mw_unsupported,
+    .alloc_mw = mw_handle_new,
+    .bind_mw = mw_handle_bind,
+    .dealloc_mw = mw_handle_free,
     .poll_cq = cq_handle_poll,
     .req_notify_cq = cq_handle_arm,
     .post_srq_recv = srq_handle_post,

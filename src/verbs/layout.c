@@ -99,6 +99,7 @@ AT(struct cq_handle, ibv, 0);
 
 SIZE(struct ibv_srq, 128);
 SIZE(struct ibv_mr, 48);
+SIZE(struct ibv_mw, 32);
 SIZE(struct ibv_pd, 16);
 SIZE(struct ibv_ah, 24);
 SIZE(struct ibv_comp_channel, 16);

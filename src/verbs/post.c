@@ -13,6 +13,7 @@
 #include "engine/limits.h"
 #include "verbs/ah.h"
 #include "verbs/context.h"
+#include "verbs/mw.h"
 #include "verbs/qp.h"
 
 /* No queue takes more at once. In the error state queues never fill up, and a loop has to end. */
@@ -36,9 +37,10 @@ static int copy_sges(struct sge *to, const struct ibv_sge *from, int count)
     return 0;
 }
 
-/* What the opcode says of the unions. 0; -EOPNOTSUPP for what is not built; -EINVAL for what is
- * none. */
-static int translate_operation(const struct ibv_send_wr *wr, struct send_wr *out)
+/* What the opcode says of the unions; bind is room for what a bind says. 0; -EOPNOTSUPP for what is
+ * not built; -EINVAL for what is none. */
+static int translate_operation(const struct ibv_send_wr *wr, struct mw_bind *bind,
+                               struct send_wr *out)
 {
     switch (wr->opcode) {
     case IBV_WR_SEND:
@@ -66,7 +68,11 @@ static int translate_operation(const struct ibv_send_wr *wr, struct send_wr *out
         out->swap = wr->wr.atomic.swap;
         return 0;
     case IBV_WR_LOCAL_INV:
+        out->imm = wr->invalidate_rkey;
+        return 0;
     case IBV_WR_BIND_MW:
+        out->bind = bind;
+        return mw_bind_type_2(wr->bind_mw.mw, wr->bind_mw.rkey, &wr->bind_mw.bind_info, bind);
     case IBV_WR_TSO:
     case IBV_WR_DRIVER1:
         return -EOPNOTSUPP;
@@ -84,6 +90,7 @@ static void translate_destination(const struct ibv_send_wr *wr, struct send_wr *
 static int post_send_one(struct qp_handle *h, const struct ibv_send_wr *wr)
 {
     struct sge sges[QP_SGE_MAX];
+    struct mw_bind bind;
     struct send_wr request = {
         .wr_id = wr->wr_id,
         .opcode = (enum wr_opcode)wr->opcode,
@@ -96,7 +103,7 @@ static int post_send_one(struct qp_handle *h, const struct ibv_send_wr *wr)
     if (error == 0 && (wr->send_flags & ~(unsigned)SEND_FLAGS_KNOWN) != 0)
         error = -EINVAL;
     if (error == 0)
-        error = translate_operation(wr, &request);
+        error = translate_operation(wr, &bind, &request);
     if (error != 0)
         return error;
     if (h->ibv.qp_base.qp_type == IBV_QPT_UD)

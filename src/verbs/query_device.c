@@ -32,12 +32,14 @@ static struct ibv_device_attr describe(const struct device *d)
         .max_qp = QP_COUNT_MAX,
         .max_qp_wr = QP_WR_MAX,
         .device_cap_flags = IBV_DEVICE_CURR_QP_STATE_MOD | IBV_DEVICE_SYS_IMAGE_GUID |
-                            IBV_DEVICE_RC_RNR_NAK_GEN | IBV_DEVICE_SRQ_RESIZE | IBV_DEVICE_XRC,
+                            IBV_DEVICE_RC_RNR_NAK_GEN | IBV_DEVICE_SRQ_RESIZE | IBV_DEVICE_XRC |
+                            IBV_DEVICE_MEM_WINDOW | IBV_DEVICE_MEM_WINDOW_TYPE_2B,
         .max_sge = QP_SGE_MAX,
         .max_sge_rd = QP_SGE_MAX,
         .max_cq = CQ_COUNT_MAX,
         .max_cqe = CQ_CAPACITY_MAX,
         .max_mr = MR_COUNT_MAX,
+        .max_mw = MW_COUNT_MAX,
         .max_pd = PD_COUNT_MAX,
         .max_qp_rd_atom = (int)s->rd_atomic,
         .max_qp_init_rd_atom = (int)s->rd_atomic,

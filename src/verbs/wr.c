@@ -18,6 +18,7 @@
 #include "engine/limits.h"
 #include "verbs/ah.h"
 #include "verbs/context.h"
+#include "verbs/mw.h"
 #include "verbs/post.h"
 #include "verbs/qp.h"
 
@@ -88,12 +89,18 @@ static uint8_t *reserve_data(struct wr_builder *b, size_t len)
     return b->data + start;
 }
 
+/* Local operations have no data and no destination. */
+static bool takes_setters(enum wr_opcode opcode)
+{
+    return opcode != WR_BIND_MW && opcode != WR_LOCAL_INV;
+}
+
 /* The request that setters speak of; NULL, with the error noted, when there is none. */
 static struct built_wr *last(struct qp_handle *h)
 {
     struct wr_builder *b = h->builder;
 
-    if (!b->building || b->count == 0)
+    if (!b->building || b->count == 0 || !takes_setters(b->wrs[b->count - 1].wr.opcode))
         fail(b, EINVAL);
     return b->error == 0 ? &b->wrs[b->count - 1] : NULL;
 }
@@ -197,6 +204,37 @@ static void wr_atomic_fetch_add(struct ibv_qp_ex *qp, uint32_t rkey, uint64_t re
     const struct send_wr remote = {.rkey = rkey, .remote_addr = remote_addr, .compare = add};
 
     begin_remote(qp, WR_FETCH_ADD, IBV_QP_EX_WITH_ATOMIC_FETCH_AND_ADD, &remote);
+}
+
+/* The list's data holds what the bind asks for, as it holds others' SGEs. */
+static void wr_bind_mw(struct ibv_qp_ex *qp, struct ibv_mw *mw, uint32_t rkey,
+                       const struct ibv_mw_bind_info *bind_info)
+{
+    struct wr_builder *b = qp_of_ex(qp)->builder;
+    struct mw_bind bind;
+    uint8_t *to;
+
+    if (begin(qp, WR_BIND_MW, IBV_QP_EX_WITH_BIND_MW) == NULL)
+        return;
+    if (mw_bind_type_2(mw, rkey, bind_info, &bind) != 0) {
+        fail(b, EINVAL);
+        return;
+    }
+    to = reserve_data(b, sizeof(bind));
+    if (to == NULL) {
+        fail(b, ENOMEM);
+        return;
+    }
+    memcpy(to, &bind, sizeof(bind));
+    b->wrs[b->count - 1].data_offset = (size_t)(to - b->data);
+}
+
+static void wr_local_inv(struct ibv_qp_ex *qp, uint32_t invalidate_rkey)
+{
+    struct send_wr *wr = begin(qp, WR_LOCAL_INV, IBV_QP_EX_WITH_LOCAL_INV);
+
+    if (wr != NULL)
+        wr->imm = invalidate_rkey;
 }
 
 /* --- setters --- */
@@ -339,21 +377,6 @@ static void refuse(struct ibv_qp_ex *qp)
     fail(qp_of_ex(qp)->builder, EOPNOTSUPP);
 }
 
-static void wr_bind_mw(struct ibv_qp_ex *qp, struct ibv_mw *mw, uint32_t rkey,
-                       const struct ibv_mw_bind_info *bind_info)
-{
-    (void)mw;
-    (void)rkey;
-    (void)bind_info;
-    refuse(qp);
-}
-
-static void wr_local_inv(struct ibv_qp_ex *qp, uint32_t invalidate_rkey)
-{
-    (void)invalidate_rkey;
-    refuse(qp);
-}
-
 static void wr_send_tso(struct ibv_qp_ex *qp, void *hdr, uint16_t hdr_sz, uint16_t mss)
 {
     (void)hdr;
@@ -400,6 +423,8 @@ static int post_one(struct qp_handle *h, const struct built_wr *built)
     struct sge inlined = {.length = (uint32_t)built->data_len};
     uint8_t *data = NULL;
 
+    if (wr.opcode == WR_BIND_MW)
+        wr.bind = (const struct mw_bind *)(void *)(h->builder->data + built->data_offset);
     if (wr.sge_count > 0)
         data = h->builder->data + built->data_offset;
     inlined.addr = (uintptr_t)data;
@@ -452,7 +477,8 @@ static void wr_abort(struct ibv_qp_ex *qp)
 uint64_t wr_operations_of(enum ibv_qp_type type)
 {
     const uint64_t ud = IBV_QP_EX_WITH_SEND | IBV_QP_EX_WITH_SEND_WITH_IMM;
-    const uint64_t uc = ud | IBV_QP_EX_WITH_RDMA_WRITE | IBV_QP_EX_WITH_RDMA_WRITE_WITH_IMM;
+    const uint64_t uc = ud | IBV_QP_EX_WITH_RDMA_WRITE | IBV_QP_EX_WITH_RDMA_WRITE_WITH_IMM |
+                        IBV_QP_EX_WITH_BIND_MW | IBV_QP_EX_WITH_LOCAL_INV;
     const uint64_t rc = uc | IBV_QP_EX_WITH_RDMA_READ | IBV_QP_EX_WITH_ATOMIC_CMP_AND_SWP |
                         IBV_QP_EX_WITH_ATOMIC_FETCH_AND_ADD | IBV_QP_EX_WITH_SEND_WITH_INV |
                         IBV_QP_EX_WITH_ATOMIC_WRITE;

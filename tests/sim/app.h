@@ -64,13 +64,6 @@ struct app_host {
     uint64_t rnr_naks_before; /* of all hosts, when it began */
 };
 
-/* A region that a peer may invalidate. */
-struct lent {
-    struct mr *mr;
-    uint32_t key;
-    bool used;
-};
-
 struct endpoint {
     struct app *app;
     struct app_host *home;
@@ -95,7 +88,7 @@ struct endpoint {
     /* what the peer may write and read */
     struct book target_book;
     struct region target;
-    struct lent lent[LENT_MAX];
+    struct mw *lent[LENT_MAX]; /* windows for the peer to invalidate */
     uint32_t lent_count;
     /* what it still has to do */
     uint32_t messages_left;

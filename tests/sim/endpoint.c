@@ -315,7 +315,8 @@ static void make_memory(struct endpoint *ep)
         return;
     snprintf(name, sizeof(name), "target of %s", ep->channel.name);
     book_init(&ep->target_book, name, target_len, dice_u64(d));
-    region_init(&ep->target, ep->home->pd, &ep->target_book, BOOK_GUARD, target_len, RC_ACCESS, d);
+    region_init(&ep->target, ep->home->pd, &ep->target_book, BOOK_GUARD, target_len,
+                RC_ACCESS | ACCESS_MW_BIND, d);
     if (app_is_hostile(ep->app)) /* who knows the key may write what he likes */
         claim_open((struct piece){&ep->target_book, BOOK_GUARD, (uint32_t)target_len}, NULL);
 }
@@ -352,7 +353,7 @@ void endpoint_free(struct endpoint *ep)
     if (ep->receives == &ep->own)
         arena_fini(&ep->inbox);
     for (i = 0; i < ep->lent_count; i++)
-        EXPECT(mr_free(ep->lent[i].mr) == 0, "an invalidated region cannot be freed");
+        mw_free(ep->lent[i]);
     if (ep->service != SERVICE_UD) {
         region_fini(&ep->target);
         book_fini(&ep->target_book);

@@ -131,7 +131,7 @@ static struct endpoint *find_endpoint(const struct app *a, uint32_t qpn)
 static void check_lent(struct endpoint *ep, const struct message *m)
 {
     uint8_t *out;
-    struct mr_query q = {.pd = ep->home->pd, .len = 1, .key = m->imm};
+    struct mr_query q = {.pd = ep->home->pd, .qp = ep->qp, .len = 1, .key = m->imm};
 
     EXPECT(mr_resolve(ep->home->host->engine, &q, &out) == MR_NO_KEY,
            "%s: key 0x%08x lives after it was invalidated", ep->channel.name, m->imm);

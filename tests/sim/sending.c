@@ -269,17 +269,23 @@ static void aim_at_cell(struct endpoint *ep, struct message *m)
     claim_anything(m);
 }
 
-static void lend_region(struct endpoint *ep, struct message *m)
+/* The peer has a window for this message to invalidate. */
+static void lend_window(struct endpoint *ep, struct message *m)
 {
     struct endpoint *peer = ep->peer;
-    struct lent *l = &peer->lent[peer->lent_count++];
-    struct mr_attr attr = {.base = peer->target_book.bytes + BOOK_GUARD,
-                           .len = 64,
-                           .iova = dice_u64(&ep->app->dice) >> 8,
+    const struct mr *target = peer->target.mr;
+    struct mw *mw;
+    struct mw_bind bind = {.region_key = target->key,
+                           .addr = target->iova,
+                           .len = target->len < 64 ? target->len : 64,
                            .access = ACCESS_REMOTE_READ};
 
-    EXPECT(mr_new(peer->home->pd, &attr, &l->mr) == 0, "no region to lend");
-    m->imm = l->mr->key;
+    EXPECT(mw_new(peer->home->pd, MW_TYPE_2, &mw) == 0, "no window to lend");
+    bind.window_key = mw->view.key;
+    bind.key = mw->view.key ^ (uint32_t)dice_below(&ep->app->dice, 256);
+    EXPECT(mw_bind(peer->qp, &bind) == 0, "the window cannot be bound");
+    peer->lent[peer->lent_count++] = mw;
+    m->imm = bind.key;
 }
 
 void sending_aim_datagram(struct endpoint *ep, struct draft *d, const struct endpoint *to)
@@ -304,7 +310,7 @@ static void aim(struct endpoint *ep, struct draft *d, const struct endpoint *to)
     else if (m->opcode == WR_READ || opcode_is_write(m->opcode))
         aim_at_memory(ep, m);
     else if (m->opcode == WR_SEND_INV)
-        lend_region(ep, m);
+        lend_window(ep, m);
 }
 
 /* --- posting --- */

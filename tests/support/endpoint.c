@@ -181,6 +181,7 @@ int endpoint_try_post(struct endpoint *ep, const struct work *w)
         .flush_len = w->flush_len,
         .flush_placement = w->placement,
         .flush_selectivity = w->selectivity,
+        .bind = w->bind,
         .ah = ep->config.service == SERVICE_UD ? &ah : NULL,
         .remote_qpn = 0x030011,
         .remote_qkey = ep->config.qkey,

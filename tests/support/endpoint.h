@@ -100,6 +100,7 @@ struct work {
     enum flush_selectivity selectivity;
     uint32_t imm;
     uint32_t srqn;
+    const struct mw_bind *bind;
 };
 
 int endpoint_try_post(struct endpoint *ep, const struct work *w);

@@ -11,7 +11,7 @@
 
 #include "engine/engine_private.h"
 #include "engine/memory.h"
-#include "engine/memory_private.h"
+#include "engine/key_private.h"
 
 struct bare_engine {
     struct engine engine;
@@ -28,14 +28,14 @@ static inline void bare_engine_init(struct bare_engine *b, uint8_t seed)
     random_init(&b->engine.random, seed_bytes);
     list_init(&b->engine.events);
     list_init(&b->engine.moderated);
-    assert_int_equal(mr_table_new(&b->engine), 0);
+    assert_int_equal(key_table_new(&b->engine), 0);
     assert_int_equal(pd_new(&b->engine, &b->pd), 0);
 }
 
 static inline void bare_engine_fini(struct bare_engine *b)
 {
     assert_int_equal(pd_free(b->pd), 0);
-    mr_table_free(&b->engine);
+    key_table_free(&b->engine);
     assert_int_equal(b->engine.pd_count, 0);
 }
 

@@ -25,6 +25,7 @@ struct run {
     struct peer peer;
     struct dice dice;
     struct mr *open;
+    struct mw *window; /* over its second half, of type 2 */
     uint64_t seed;
     uint64_t posted[2]; /* requests so far: sends, receives */
     uint64_t completed[2];
@@ -57,9 +58,19 @@ static void take_completions(struct run *r, unsigned side)
 
 static void program_sends(struct run *r)
 {
+    const struct mw_bind bind = {
+        .window_key = r->window->view.key,
+        .region_key = r->open->key,
+        .key = r->window->view.key ^ (below(r, 40) == 0 ? 0x100 : below(r, 256)),
+        .addr = at(OPEN + OPEN_LEN / 2),
+        .len = below(r, 40) == 0 ? OPEN_LEN : OPEN_LEN / 2,
+        .access = ACCESS_REMOTE_WRITE | ACCESS_REMOTE_READ,
+    };
     const struct work w = {
         .wr_id = r->posted[0],
         .opcode = (enum wr_opcode)below(r, 10),
+        .bind = &bind,
+        .imm = below(r, 4) == 0 ? (uint32_t)dice_u64(&r->dice) : r->window->view.key,
         .flags = (below(r, 6) == 0 ? WR_FENCE : 0) | (below(r, 6) == 0 ? WR_SOLICITED : 0),
         .local = PRIVATE + below(r, 0x1000),
         .len = below(r, 3) == 0 ? below(r, 3000) : 8,
@@ -173,6 +184,7 @@ static enum operation_code likely_operation(struct run *r)
         OP_SEND_FIRST,
         OP_SEND_ONLY,
         OP_SEND_ONLY_IMM,
+        OP_SEND_ONLY_INV,
         OP_WRITE_FIRST,
         OP_WRITE_ONLY,
         OP_WRITE_ONLY_IMM,
@@ -221,6 +233,13 @@ static uint32_t likely_len(struct run *r, const struct operation *o)
     return 0;
 }
 
+static uint32_t likely_rkey(struct run *r)
+{
+    if (below(r, 60) == 0)
+        return (uint32_t)dice_u64(&r->dice);
+    return below(r, 6) == 0 ? r->window->view.key : r->open->key;
+}
+
 static struct script any_script(struct run *r)
 {
     const enum operation_code operation = likely_operation(r);
@@ -234,11 +253,11 @@ static struct script any_script(struct run *r)
         .solicited = below(r, 8) == 0,
         .len = likely_len(r, o),
         .remote = OPEN + (below(r, 40) == 0 ? dice_u64(&r->dice) : 8ull * below(r, OPEN_LEN / 16)),
-        .rkey = below(r, 60) == 0 ? (uint32_t)dice_u64(&r->dice) : r->open->key,
+        .rkey = likely_rkey(r),
         .swap_add = 1,
         .syndrome = likely_syndrome(r),
         .msn = below(r, 64),
-        .ieth = below(r, 2) == 0 ? r->open->key : below(r, 1000),
+        .ieth = likely_rkey(r),
     };
 
     s.dma_len = o->position == POSITION_ONLY && o->kind == KIND_WRITE ? s.len : below(r, 2000);
@@ -300,14 +319,13 @@ static void step(struct run *r)
     take_completions(r, 1);
     if (r->peer.sent_tail > PEER_PACKETS_MAX / 2)
         peer_forgets(&r->peer);
-    if (r->open->key == 0) /* a SEND with invalidate ended it */
-        assert_int_equal(mr_change(r->open, NULL, NULL), 0);
 }
 
 static void run(struct run *r, uint64_t seed)
 {
     struct endpoint_config config = endpoint_config_default(2);
-    struct mr_attr attr = {.len = OPEN_LEN, .iova = at(OPEN), .access = ENDPOINT_RIGHTS};
+    struct mr_attr attr = {
+        .len = OPEN_LEN, .iova = at(OPEN), .access = ENDPOINT_RIGHTS | ACCESS_MW_BIND};
 
     memset(r->posted, 0, sizeof(r->posted));
     memset(r->completed, 0, sizeof(r->completed));
@@ -319,6 +337,7 @@ static void run(struct run *r, uint64_t seed)
     peer_open(&r->peer, config, below(r, 2) == 0 ? 0xfffff0 : (uint32_t)below(r, 1u << 24));
     attr.base = r->peer.ep.memory + OPEN;
     assert_int_equal(mr_new(r->peer.ep.pd, &attr, &r->open), 0);
+    assert_int_equal(mw_new(r->peer.ep.pd, MW_TYPE_2, &r->window), 0);
     for (uint32_t i = 0; i < STEPS; i++)
         step(r);
     expect_closed_memory_untouched(r);
@@ -328,7 +347,8 @@ static void run(struct run *r, uint64_t seed)
     take_completions(r, 1);
     assert_int_equal(r->completed[0], r->posted[0]);
     assert_int_equal(r->completed[1], r->posted[1]);
-    mr_free(r->open);
+    mw_free(r->window);
+    assert_int_equal(mr_free(r->open), 0);
     peer_close(&r->peer);
 }
 

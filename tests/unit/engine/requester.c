@@ -495,8 +495,10 @@ static void posts_that_cannot_be_meant_are_refused_at_once(void **state)
 
     assert_int_equal(endpoint_try_post(&p->ep, &(struct work){.opcode = (enum wr_opcode)99}),
                      -EINVAL);
-    assert_int_equal(endpoint_try_post(&p->ep, &(struct work){.opcode = WR_LOCAL_INV}),
-                     -EOPNOTSUPP);
+    assert_int_equal(endpoint_try_post(&p->ep, &(struct work){.opcode = WR_BIND_MW}), -EINVAL);
+    assert_int_equal(
+        endpoint_try_post(&p->ep, &(struct work){.opcode = WR_LOCAL_INV, .flags = WR_INLINE}),
+        -EINVAL);
     assert_int_equal(endpoint_try_post(
                          &p->ep, &(struct work){.opcode = WR_SEND, .flags = WR_INLINE, .len = 257}),
                      -EINVAL);

@@ -90,8 +90,8 @@ static void what_the_service_cannot_do_is_refused(void **state)
         int num_sge;
         int error;
     } rows[] = {
-        {IBV_WR_LOCAL_INV, 0, 0, EOPNOTSUPP},
-        {IBV_WR_BIND_MW, 0, 0, EOPNOTSUPP},
+        {IBV_WR_LOCAL_INV, IBV_SEND_INLINE, 0, EINVAL},
+        {IBV_WR_BIND_MW, 0, 0, EINVAL},
         {IBV_WR_TSO, 0, 1, EOPNOTSUPP},
         {(enum ibv_wr_opcode)99, 0, 1, EINVAL},
         {(enum ibv_wr_opcode) - 1, 0, 1, EINVAL},
