@@ -35,13 +35,30 @@ int pd_new(struct engine *e, struct pd **out)
     return 0;
 }
 
+void pd_hold(struct pd *pd)
+{
+    pd->extra_count++;
+}
+
 int pd_free(struct pd *pd)
 {
     if (pd->use_count > 0)
         return -EBUSY;
+    if (pd->extra_count > 0) {
+        pd->extra_count--;
+        return 0;
+    }
     assert(pd->engine->pd_count > 0);
     pd->engine->pd_count--;
     free(pd);
+    return 0;
+}
+
+int pd_let_go(struct pd *pd)
+{
+    if (pd->extra_count == 0)
+        return pd_free(pd);
+    pd->extra_count--;
     return 0;
 }
 
@@ -125,6 +142,13 @@ int mr_free(struct mr *mr)
     e->mr_count--;
     free(mr);
     return 0;
+}
+
+struct mr *mr_find(const struct engine *e, uint32_t key)
+{
+    struct mr *mr = key_find(e, key);
+
+    return mr != NULL && mr->window == NULL ? mr : NULL;
 }
 
 static void move_to_pd(struct mr *mr, struct pd *pd)

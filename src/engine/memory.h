@@ -31,7 +31,8 @@ enum access_set {
 
 struct pd {
     struct engine *engine;
-    uint32_t use_count; /* objects that refer to it */
+    uint32_t use_count;   /* objects that refer to it */
+    uint32_t extra_count; /* who holds it beside the first */
 };
 
 struct mw;
@@ -46,6 +47,7 @@ struct mr {
     uint32_t window_count; /* windows that are bound to it */
     bool is_null;          /* reads as zeros, swallows what is written */
     struct mw *window;     /* whose view it is; NULL: a region of its own */
+    void *context;         /* the application's side of it */
 };
 
 enum mw_type {
@@ -64,8 +66,14 @@ struct mw {
 /* Returns 0 with *out owned by the caller; -ENOMEM at the limit. */
 int pd_new(struct engine *e, struct pd **out);
 
-/* Returns 0, or -EBUSY while something refers to it. */
+/* One more who will call pd_free. */
+void pd_hold(struct pd *pd);
+
+/* Returns 0, or -EBUSY while something refers to it. The last who holds it frees it. */
 int pd_free(struct pd *pd);
+
+/* The same for who does not care what refers to it as long as others hold it. */
+int pd_let_go(struct pd *pd);
 
 struct mr_attr {
     void *base;
@@ -97,6 +105,9 @@ int mr_change(struct mr *mr, struct pd *pd, const struct mr_attr *attr);
 /* Changes pd (when not NULL) and rights; range and key stay, so that who knows the key goes on.
  * Errors as mr_change. */
 int mr_set_access(struct mr *mr, struct pd *pd, uint32_t access);
+
+/* The region of that key, or NULL. */
+struct mr *mr_find(const struct engine *e, uint32_t key);
 
 /* A window that is not bound. Its key's variant changes with each bind, the rest of it stays.
  * Returns 0; -EINVAL for an unknown type; -ENOMEM at the limit. */

@@ -10,13 +10,18 @@
 #include <errno.h>
 #include <pthread.h>
 #include <stdlib.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "verbs/cq.h"
+#include "verbs/dm.h"
 #include "verbs/event.h"
 #include "verbs/event_fd.h"
 #include "verbs/export.h"
+#include "verbs/mr.h"
 #include "verbs/mw.h"
+#include "verbs/pd.h"
 #include "verbs/port.h"
 #include "verbs/qp.h"
 #include "verbs/srq.h"
@@ -57,6 +62,14 @@ static void fill_verbs(struct verbs_context *v, struct ibv_device *device)
     v->query_rt_values = context_query_clock;
     v->create_cq_ex = cq_handle_new_ex;
     v->query_device_ex = context_query_device;
+    v->alloc_td = td_handle_new;
+    v->dealloc_td = td_handle_free;
+    v->alloc_parent_domain = pd_handle_new_parent;
+    v->alloc_dm = dm_handle_new;
+    v->free_dm = dm_handle_free;
+    v->reg_dm_mr = mr_handle_new_dm;
+    v->alloc_null_mr = mr_handle_new_null;
+    v->advise_mr = mr_handle_advise;
     v->create_qp_ex = qp_handle_new_ex;
     v->create_srq_ex = srq_handle_new_ex;
     v->get_srq_num = srq_handle_number;
@@ -71,21 +84,21 @@ static void fill_verbs(struct verbs_context *v, struct ibv_device *device)
     pthread_mutex_init(&v->context.mutex, NULL);
 }
 
-/* cmd_fd answers no command; programs duplicate and compare it, so it is a descriptor of its own.
- */
-static int open_descriptors(struct ibv_context *ibv)
+/* The command descriptor answers no command. Programs duplicate it, and import what they find by
+ * it, so it is open on a file of its own. */
+static int open_command_file(void)
 {
-    ibv->cmd_fd = event_fd_open();
-    if (ibv->cmd_fd < 0)
-        return -1;
-    ibv->async_fd = event_fd_open();
-    if (ibv->async_fd < 0)
-        goto close_cmd;
-    return 0;
+    return memfd_create("uroce-device", MFD_CLOEXEC);
+}
 
-close_cmd:
-    close(ibv->cmd_fd);
-    return -1;
+static bool file_of(int fd, struct context_file *out)
+{
+    struct stat s;
+
+    if (fstat(fd, &s) != 0)
+        return false;
+    *out = (struct context_file){.device = s.st_dev, .inode = s.st_ino};
+    return true;
 }
 
 /* Under the node's lock. */
@@ -133,22 +146,22 @@ static bool device_is_there(struct ibv_device *device)
     return devices_refresh() == 0 && device_snapshot(device_of(device), &state);
 }
 
-EXPORT struct ibv_context *ibv_open_device(struct ibv_device *device)
+/* cmd_fd is taken on success. NULL with errno set. */
+static struct ibv_context *open_with(struct ibv_device *device, int cmd_fd)
 {
-    struct context_handle *c;
+    struct context_handle *c = calloc(1, sizeof(*c));
 
-    if (!device_is_there(device)) {
-        errno = ENODEV;
-        return NULL;
-    }
-    c = calloc(1, sizeof(*c));
     if (c == NULL)
         return NULL;
-    if (open_descriptors(&c->verbs.context) != 0)
+    if (!file_of(cmd_fd, &c->file))
+        goto free_context;
+    c->verbs.context.cmd_fd = cmd_fd;
+    c->verbs.context.async_fd = event_fd_open();
+    if (c->verbs.context.async_fd < 0)
         goto free_context;
     c->node = node_get();
     if (c->node == NULL)
-        goto close_descriptors;
+        goto close_async;
     node_set_event_handler(event_dispatch);
     node_set_change_handler(tell_changes);
     fill_verbs(&c->verbs, device);
@@ -159,12 +172,29 @@ EXPORT struct ibv_context *ibv_open_device(struct ibv_device *device)
     enlist(c);
     return &c->verbs.context;
 
-close_descriptors:
-    close(c->verbs.context.cmd_fd);
+close_async:
     close(c->verbs.context.async_fd);
 free_context:
     free(c);
     return NULL;
+}
+
+EXPORT struct ibv_context *ibv_open_device(struct ibv_device *device)
+{
+    struct ibv_context *context;
+    int cmd_fd;
+
+    if (!device_is_there(device)) {
+        errno = ENODEV;
+        return NULL;
+    }
+    cmd_fd = open_command_file();
+    if (cmd_fd < 0)
+        return NULL;
+    context = open_with(device, cmd_fd);
+    if (context == NULL)
+        close(cmd_fd);
+    return context;
 }
 
 void context_put(struct context_handle *c)
@@ -197,9 +227,39 @@ EXPORT int ibv_close_device(struct ibv_context *ibv)
     return 0;
 }
 
+/* The device that a duplicate of its command descriptor names; NULL: none of this process. */
+static struct ibv_device *find_open(struct node *n, int cmd_fd)
+{
+    struct ibv_device *found = NULL;
+    struct context_file file;
+
+    if (!file_of(cmd_fd, &file))
+        return NULL;
+    node_lock(n);
+    for (struct list *l = open_contexts.next; l != &open_contexts && found == NULL; l = l->next) {
+        const struct context_handle *c = LIST_ENTRY(l, struct context_handle, link);
+
+        if (context_alive(c) && file_same(&c->file, &file))
+            found = c->verbs.context.device;
+    }
+    node_unlock(n);
+    return found;
+}
+
+/* Within one process. Memory of another is never reachable, so its devices are not known here. */
 EXPORT struct ibv_context *ibv_import_device(int cmd_fd)
 {
-    (void)cmd_fd;
-    errno = EOPNOTSUPP;
-    return NULL;
+    struct node *n = node_get();
+    struct ibv_context *context = NULL;
+    struct ibv_device *device;
+
+    if (n == NULL)
+        return NULL;
+    device = find_open(n, cmd_fd);
+    if (device != NULL)
+        context = open_with(device, cmd_fd);
+    else
+        errno = EPROTONOSUPPORT;
+    node_put(n);
+    return context;
 }

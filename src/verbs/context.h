@@ -17,14 +17,22 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <sys/types.h>
 
 #include "base/list.h"
 #include "node/node.h"
 #include "verbs/device.h"
 #include "verbs/event.h"
 
+/* What its command descriptor is open on, by which a duplicate of it is known. */
+struct context_file {
+    dev_t device;
+    ino_t inode;
+};
+
 struct context_handle {
     struct verbs_context verbs;
+    struct context_file file;
     struct device_handle *device;
     struct node *node;
     uint32_t fork_generation; /* of the process that opened it */
@@ -40,6 +48,11 @@ struct context_handle {
 static inline struct context_handle *context_of(struct ibv_context *ibv)
 {
     return (struct context_handle *)((char *)ibv - offsetof(struct context_handle, verbs.context));
+}
+
+static inline bool file_same(const struct context_file *a, const struct context_file *b)
+{
+    return a->device == b->device && a->inode == b->inode;
 }
 
 /* How many forks lie between this process and the first that loaded the library. */

@@ -14,6 +14,11 @@
 #include "verbs/port.h"
 #include "verbs/qp.h"
 
+/* Programs give a QP the flags of their regions; these say nothing about a QP. */
+#define ACCESS_OF_REGIONS                                                                          \
+    ((unsigned)IBV_ACCESS_OPTIONAL_RANGE | (unsigned)IBV_ACCESS_ON_DEMAND |                        \
+     (unsigned)IBV_ACCESS_HUGETLB)
+
 #define ATTR_MASK_ALL ((uint32_t)IBV_QP_DEST_QPN * 2 - 1)
 
 /* The path MTU must fit the interface: larger packets would never leave it. */
@@ -43,7 +48,7 @@ static int translate(struct qp_handle *h, const struct ibv_qp_attr *a, uint32_t 
         .rq_psn = psn_make(a->rq_psn),
         .sq_psn = psn_make(a->sq_psn),
         .dest_qpn = a->dest_qp_num,
-        .access = a->qp_access_flags & ~(unsigned)IBV_ACCESS_OPTIONAL_RANGE,
+        .access = a->qp_access_flags & ~ACCESS_OF_REGIONS,
         .pkey_index = a->pkey_index,
         .port = a->port_num,
         .rd_atomic = a->max_rd_atomic,

@@ -12,6 +12,7 @@
 #include "engine/limits.h"
 #include "node/settings.h"
 #include "verbs/context.h"
+#include "verbs/dm.h"
 #include "verbs/export.h"
 #include "verbs/port.h"
 
@@ -20,6 +21,18 @@
 #define CLOCK_KHZ 1000000u /* completion timestamps are nanoseconds */
 #define PAGE_SIZES 0xfffff000u
 #define ACK_DELAY_CODE 15u /* 4.096 us * 2^15: a busy process answers within 134 ms */
+
+/* Pages are the process's own: whatever reaches memory brings them in. */
+#define ODP_DATAGRAM (IBV_ODP_SUPPORT_SEND | IBV_ODP_SUPPORT_RECV | IBV_ODP_SUPPORT_SRQ_RECV)
+#define ODP_UC (ODP_DATAGRAM | IBV_ODP_SUPPORT_WRITE)
+#define ODP_RC (ODP_UC | IBV_ODP_SUPPORT_READ | IBV_ODP_SUPPORT_ATOMIC)
+
+static const struct ibv_odp_caps odp_caps = {
+    .general_caps = IBV_ODP_SUPPORT | IBV_ODP_SUPPORT_IMPLICIT,
+    .per_transport_caps = {.rc_odp_caps = ODP_RC,
+                           .uc_odp_caps = ODP_UC,
+                           .ud_odp_caps = ODP_DATAGRAM},
+};
 
 static struct ibv_device_attr describe(const struct device *d)
 {
@@ -81,6 +94,9 @@ int context_query_device(struct ibv_context *context, const struct ibv_query_dev
                                    1u << IBV_QPT_RC | 1u << IBV_QPT_UC | 1u << IBV_QPT_UD},
         .cq_mod_caps = {.max_cq_count = UINT16_MAX, .max_cq_period = UINT16_MAX},
         .phys_port_cnt_ex = 1,
+        .max_dm_size = DM_LEN_MAX,
+        .odp_caps = odp_caps,
+        .xrc_odp_caps = ODP_RC,
     };
 
     if (input != NULL && input->comp_mask != 0)

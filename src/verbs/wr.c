@@ -19,6 +19,7 @@
 #include "verbs/ah.h"
 #include "verbs/context.h"
 #include "verbs/mw.h"
+#include "verbs/pd.h"
 #include "verbs/post.h"
 #include "verbs/qp.h"
 
@@ -247,7 +248,7 @@ static void wr_set_ud_addr(struct ibv_qp_ex *qp, struct ibv_ah *ah, uint32_t rem
 
     if (built == NULL)
         return;
-    if (ah == NULL || ah->pd != qp->qp_base.pd) {
+    if (ah == NULL || ah_of(ah)->ah.pd != pd_of(qp->qp_base.pd)->pd) {
         fail(h->builder, EINVAL);
         return;
     }

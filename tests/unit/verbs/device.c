@@ -74,7 +74,8 @@ static void what_is_advertised_has_the_shape_that_clients_check(void **state)
     assert_true(attr.orig_attr.vendor_id != 0x02c9 && attr.orig_attr.vendor_id != 0x15b3 &&
                 attr.orig_attr.vendor_id != 0x1d0f);
     assert_int_equal(attr.orig_attr.node_guid, ibv_get_device_guid(context->device));
-    assert_int_equal(attr.max_dm_size, 0);
+    assert_true(attr.max_dm_size >= 1 << 20);
+    assert_int_equal(attr.odp_caps.general_caps, IBV_ODP_SUPPORT | IBV_ODP_SUPPORT_IMPLICIT);
 }
 
 static void an_unknown_extension_of_the_query_is_refused(void **state)
@@ -217,16 +218,7 @@ static void what_is_not_built_says_so(void **state)
     struct ibv_pd *pd = ibv_alloc_pd(context);
 
     (void)state;
-    assert_null(ibv_import_device(context->cmd_fd));
-    assert_int_equal(errno, EOPNOTSUPP);
-    assert_null(ibv_import_pd(context, 1));
-    assert_null(ibv_import_mr(pd, 1));
-    assert_null(ibv_import_dm(context, 1));
     assert_null(ibv_reg_dmabuf_mr(pd, 0, 4096, 0, 0, 0));
-    assert_int_equal(errno, EOPNOTSUPP);
-    assert_null(ibv_alloc_td(context, &(struct ibv_td_init_attr){0}));
-    assert_int_equal(errno, EOPNOTSUPP);
-    assert_null(ibv_alloc_dm(context, &(struct ibv_alloc_dm_attr){.length = 64}));
     assert_int_equal(errno, EOPNOTSUPP);
     assert_int_equal(ibv_dealloc_pd(pd), 0);
 }
