@@ -30,7 +30,7 @@
 #define TRAILER_LEN 4u
 #define SEGMENT_LEN (HEADERS_LEN + PAYLOAD_LEN + TRAILER_LEN)
 #define SEGMENTS 15u
-#define SUPER_LEN (SEGMENT_LEN * SEGMENTS)
+#define SUPER_LEN ((size_t)SEGMENT_LEN * SEGMENTS)
 
 #define MESSAGE_LEN (1u << 20)
 #define SMALL_LEN (HEADERS_LEN + 64u + TRAILER_LEN)
@@ -140,8 +140,8 @@ static void take_supers(int flags)
     while (!stopped()) {
         ssize_t len = recv(ends[1].fd, buffers[0], BUFFER_LEN, flags);
 
-        for (uint32_t i = 0; (i + 1) * SEGMENT_LEN <= len; i++) {
-            const uint8_t *packet = buffers[0] + i * SEGMENT_LEN;
+        for (ssize_t i = 0; (i + 1) * (ssize_t)SEGMENT_LEN <= len; i++) {
+            const uint8_t *packet = buffers[0] + i * (ssize_t)SEGMENT_LEN;
 
             sink = crc32_gzip_refl(0, packet, SEGMENT_LEN - TRAILER_LEN);
             memcpy(message + at, packet + HEADERS_LEN, PAYLOAD_LEN);
