@@ -28,6 +28,7 @@ struct engine_config engine_config_default(void)
         .pkey = 0xffff,
         .rd_atomic_max = QP_RD_ATOMIC_DEFAULT,
         .read_window = READ_WINDOW_DEFAULT,
+        .ack_hold_ns = 50000,
         .timeout_floor_ns = 20000000, /* shorter ones expire on a busy host without any loss */
     };
 }
@@ -232,6 +233,7 @@ void engine_advance(struct engine *e, uint64_t now)
 
         timer_set(qp, ENGINE_NEVER);
         requester_expire(qp, e->now);
+        responder_expire(qp, e->now);
         timer_update(qp);
         qp_fail_lost(qp);
         qp_touch(qp);

@@ -41,6 +41,11 @@ struct engine_config {
     uint64_t timeout_floor_ns; /* shortest retransmission time-out that is honoured; 0: as
                                   attributes say */
     /*
+     * In a dialogue of requests, how long an acknowledgement waits for the next request of this
+     * side to go along with; well below the time-outs of peers. 0: it does not wait.
+     */
+    uint64_t ack_hold_ns;
+    /*
      * How many bytes may leave now to a process, as far as is known outside; 0: ask again a little
      * later. RC shares a receiver with senders of whom it knows nothing; UC and UD (paced) have
      * no acknowledgements either that would show how much it can take. NULL: no limit.

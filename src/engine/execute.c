@@ -276,6 +276,7 @@ void execute_duplicate(struct qp *qp, const struct packet *p)
     struct responder *r = &qp->responder;
 
     if (p->operation->kind == KIND_SEND || p->operation->kind == KIND_WRITE) {
+        r->replies = 0; /* its acknowledgement may have waited for too long */
         if (r->ack == ACK_NONE)
             r->ack = ACK_ACK;
         return;

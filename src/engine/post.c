@@ -53,7 +53,7 @@ bool qp_may_gather(const struct qp *qp)
     const struct requester *r = &qp->requester;
 
     return qp_is_reliable(qp) && r->retransmit_ns != ENGINE_NEVER &&
-           r->sq.tail - r->sq.next < GATHER_MAX;
+           r->sq.tail - r->sq.next < GATHER_MAX && !responder_in_dialogue(qp);
 }
 
 static uint64_t length_of(const struct sge *sges, uint32_t count)

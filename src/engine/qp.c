@@ -371,6 +371,7 @@ void qp_enter_error(struct qp *qp)
     if (qp->state == QP_RESET || qp->state == QP_ERR)
         return;
     qp->state = QP_ERR;
+    qp->responder.ack_hold_ns = ENGINE_NEVER;
     qp_flush_send(qp);
     qp_flush_receive(qp);
     qp->responder.in_message = false;

@@ -134,6 +134,12 @@ struct responder {
     /* answers */
     enum ack_kind ack;    /* one that is to be sent after the READ responses */
     uint8_t nak_syndrome; /* with ACK_NAK */
+    uint8_t
+        replies;  /* acknowledgements in a row that the application soon followed with a request */
+    bool replied; /* the newest is one of them */
+    uint64_t ack_ns;      /* when the newest acknowledgement fell due */
+    uint64_t ack_hold_ns; /* till when it may wait for a request to go along with; ENGINE_NEVER:
+                             does not */
     struct psn nak_psn;
     bool nak_sent;               /* a NAK for epsn is out or pending; silent until epsn arrives */
     struct read_resource *reads; /* ring, counters run free */
@@ -322,7 +328,7 @@ void requester_expire(struct qp *qp, uint64_t now);
 /* A response packet of the peer: ACK, NAK, READ response, atomic response. */
 void completer_receive(struct qp *qp, const struct packet *p, uint64_t now);
 
-/* --- responder.c --- */
+/* --- responder.c and response.c --- */
 
 void responder_reset(struct qp *qp, struct psn rq_psn);
 /* Sizes the ring for READs and atomics (set by modify): 0 or -ENOMEM. */
@@ -332,5 +338,20 @@ void responder_receive(struct qp *qp, const struct packet *p, const struct datag
 uint32_t responder_transmit(struct qp *qp, uint64_t now, struct datagram_batch *b);
 /* Writes ACK_LEN bytes: the ACK of all that an ACK may speak of, with these credits. */
 void responder_write_ack(const struct qp *qp, uint8_t credit_code, uint8_t *to);
+/* An acknowledgement falls due. */
+void responder_ack_due(struct qp *qp, uint64_t now);
+/*
+ * True when the application has answered the peer's last requests with requests of its own, each
+ * within a few microseconds: then acknowledgements wait a little, to go along with the next.
+ */
+bool responder_in_dialogue(const struct qp *qp);
+/*
+ * A batch of total bytes with new requests is about to leave: adds the acknowledgement that is due,
+ * if it fits. closed: a short packet is in, and nothing may follow.
+ */
+void responder_ride(struct qp *qp, uint64_t now, struct datagram_batch *out, size_t total,
+                    bool closed);
+/* A timer of the QP has expired. */
+void responder_expire(struct qp *qp, uint64_t now);
 
 #endif

@@ -148,6 +148,7 @@ uint32_t requester_transmit(struct qp *qp, uint64_t now, struct datagram_batch *
 {
     struct request_batch b = {.out = out};
     uint32_t flight_before = qp->requester.flight.bytes;
+    struct psn sent_before = qp->requester.psn_sent;
     enum send_block block;
 
     out->count = 0;
@@ -173,6 +174,8 @@ uint32_t requester_transmit(struct qp *qp, uint64_t now, struct datagram_batch *
         b.last[BTH_ACK_REQ_OFFSET] |= BTH_ACK_REQ;
         if (qp->requester.flight.bytes > flight_before)
             request_charge_batch(qp, &b, qp->requester.flight.bytes - flight_before);
+        if (psn_after(qp->requester.psn_sent, sent_before))
+            responder_ride(qp, now, out, b.total, b.closed);
         if (qp->requester.retransmit_ns == ENGINE_NEVER)
             requester_restart_timer(qp, now);
     }

@@ -326,8 +326,8 @@ static void answer(struct qp *qp, const struct packet *p, enum verdict v)
         r->nak_sent = false;
         if (kind_is_remembered(p->operation->kind))
             r->ack = ACK_NONE; /* its own response acknowledges all before it */
-        else if (p->h.bth.ack_req || r->ack == ACK_NAK)
-            r->ack = ACK_ACK;
+        else if (r->ack != ACK_ACK && (p->h.bth.ack_req || r->ack == ACK_NAK))
+            responder_ack_due(qp, qp->engine->now);
         break;
     case ANSWER_DUPLICATE:
         execute_duplicate(qp, p);
@@ -472,6 +472,8 @@ void responder_reset(struct qp *qp, struct psn rq_psn)
         .epsn = rq_psn,
         .ackable = psn_sub(rq_psn, 1),
         .accepted_ns = ENGINE_NEVER,
+        .replied = true,
+        .ack_hold_ns = ENGINE_NEVER,
         .reads = r->reads,
         .reads_size = r->reads_size,
     };

@@ -14,6 +14,15 @@
 #include "engine/xrc_private.h"
 #include "wire/aeth.h"
 
+/*
+ * In a dialogue the application answers requests with requests of its own, so many in a row, each
+ * soon. The acknowledgement of a request then waits to leave together with the reply: one packet
+ * for the kernel, one wake-up for the peer. When the reply does not come, it leaves alone, and so
+ * do the next.
+ */
+#define REPLY_NS 100000u
+#define DIALOGUE_REPLIES 2u
+
 /* A NAK that ends the connection, unlike those that ask for a repeat. */
 static bool nak_is_final(const struct responder *r)
 {
@@ -251,6 +260,65 @@ static void append_ack(struct qp *qp, struct response_batch *b)
         responder_write_ack(qp, credits(qp), to);
     take(qp, b, ACK_LEN);
     r->ack = ACK_NONE;
+    if (r->ack_hold_ns != ENGINE_NEVER) {
+        r->ack_hold_ns = ENGINE_NEVER;
+        timer_set(qp, timer_due(qp));
+    }
+}
+
+void responder_ack_due(struct qp *qp, uint64_t now)
+{
+    struct responder *r = &qp->responder;
+
+    r->ack = ACK_ACK;
+    if (!r->replied)
+        r->replies = 0;
+    r->replied = false;
+    r->ack_ns = now;
+}
+
+bool responder_in_dialogue(const struct qp *qp)
+{
+    return qp->responder.replies >= DIALOGUE_REPLIES;
+}
+
+/* Whether the acknowledgement that is due waits for a request to go along with. */
+static bool holds_ack(struct qp *qp, uint64_t now)
+{
+    const uint64_t hold_ns = qp->engine->config.ack_hold_ns;
+    struct responder *r = &qp->responder;
+
+    if (r->ack != ACK_ACK || !responder_in_dialogue(qp) || now - r->ack_ns >= hold_ns)
+        return false;
+    r->ack_hold_ns = r->ack_ns + hold_ns;
+    timer_update(qp);
+    return true;
+}
+
+void responder_ride(struct qp *qp, uint64_t now, struct datagram_batch *out, size_t total,
+                    bool closed)
+{
+    struct response_batch b = {.out = out, .total = total, .room = SIZE_MAX, .closed = closed};
+    struct responder *r = &qp->responder;
+
+    if (!r->replied && now - r->ack_ns < REPLY_NS) {
+        r->replied = true;
+        if (r->replies < DIALOGUE_REPLIES)
+            r->replies++;
+    }
+    if (may_answer(qp) && r->ack == ACK_ACK && r->read_next == r->read_tail)
+        append_ack(qp, &b);
+}
+
+void responder_expire(struct qp *qp, uint64_t now)
+{
+    struct responder *r = &qp->responder;
+
+    if (r->ack_hold_ns > now)
+        return;
+    r->ack_hold_ns = ENGINE_NEVER;
+    r->replies = 0;
+    qp_make_ready(qp);
 }
 
 uint32_t responder_transmit(struct qp *qp, uint64_t now, struct datagram_batch *out)
@@ -258,7 +326,6 @@ uint32_t responder_transmit(struct qp *qp, uint64_t now, struct datagram_batch *
     struct responder *r = &qp->responder;
     struct response_batch b = {.out = out};
 
-    (void)now;
     out->count = 0;
     if (!may_answer(qp))
         return 0;
@@ -271,7 +338,7 @@ uint32_t responder_transmit(struct qp *qp, uint64_t now, struct datagram_batch *
         if (!append_answer(qp, &b))
             break;
     rate_charge(qp, out);
-    if (r->read_next == r->read_tail && r->ack != ACK_NONE)
+    if (r->read_next == r->read_tail && r->ack != ACK_NONE && !holds_ack(qp, now))
         append_ack(qp, &b);
     return out->count;
 }

@@ -90,8 +90,9 @@ uint64_t timer_due(const struct qp *qp)
 {
     const struct requester *r = &qp->requester;
 
-    return earliest(earliest(r->retransmit_ns, r->rnr_wait_ns),
-                    earliest(r->room_wait_ns, qp->rate_wait_ns));
+    return earliest(
+        earliest(r->retransmit_ns, r->rnr_wait_ns),
+        earliest(earliest(r->room_wait_ns, qp->rate_wait_ns), qp->responder.ack_hold_ns));
 }
 
 void timer_update(struct qp *qp)

@@ -145,7 +145,8 @@ static void derive(struct plan *p)
     one_way = p->delay_ns + p->jitter_ns + p->service_ns + queue_bytes * p->ps_per_byte / 1000;
     if (p->faults.reorder > 0)
         one_way += p->reorder_ns;
-    p->rtt_ns = 2 * (one_way + p->timer_slack_ns + US);
+    p->config.ack_hold_ns = p->seed % 2 == 0 ? 0 : 5 * US;
+    p->rtt_ns = 2 * (one_way + p->timer_slack_ns + US) + p->config.ack_hold_ns;
     p->lifetime_ns = one_way + p->reorder_ns + p->overtake_ns + 20 * p->hold_ns + 20 * p->stall_ns +
                      p->stop_ns + MS;
     p->limit_ns = p->heal_ns + 20000 * MS;

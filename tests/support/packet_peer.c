@@ -112,6 +112,7 @@ static void collect_batch(struct peer *p, const struct datagram_batch *b)
         bytes += len;
     }
     assert_true((size_t)(bytes - b->buffer) <= b->capacity);
+    p->batches++;
 }
 
 void peer_listens(struct peer *p)

@@ -29,6 +29,7 @@ struct peer {
     struct sent_packet sent[PEER_PACKETS_MAX];
     uint32_t sent_head; /* next to be expected */
     uint32_t sent_tail;
+    uint32_t batches; /* that the endpoint sent */
     char *ladder; /* what travelled, a line each */
     size_t ladder_len;
 };

@@ -29,6 +29,7 @@ static int setup(void **state)
         f.qps[i].requester.rnr_wait_ns = ENGINE_NEVER;
         f.qps[i].requester.room_wait_ns = ENGINE_NEVER;
         f.qps[i].rate_wait_ns = ENGINE_NEVER;
+        f.qps[i].responder.ack_hold_ns = ENGINE_NEVER;
     }
     *state = &f;
     return 0;
@@ -85,6 +86,9 @@ static void earliest_of_the_timers_of_a_queue_pair_counts(void **state)
     qp->requester.room_wait_ns = 100;
     timer_update(qp);
     assert_int_equal(engine_deadline(&f->bare.engine), 100);
+    qp->responder.ack_hold_ns = 50;
+    timer_update(qp);
+    assert_int_equal(engine_deadline(&f->bare.engine), 50);
 }
 
 /* A deadline that only moves later is left where it is: the QP is looked at once too early. */
