@@ -414,7 +414,7 @@ int main(int argc, char **argv)
     char *all[] = {NULL};
 
     message = calloc(2, MESSAGE_LEN);
-    memset(message, 1, 2u * MESSAGE_LEN);
+    memset(message, 1, (size_t)2 * MESSAGE_LEN);
     memset(buffers, 1, sizeof(buffers));
     shared = mmap(NULL, sizeof(*shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     check(shared != MAP_FAILED, "mmap");
