@@ -18,6 +18,9 @@ static const struct command commands[] = {
     {.name = "devices",
      .summary = "list the devices that programs will see",
      .main = command_devices},
+    {.name = "stat",
+     .summary = "show what programs over uroce are doing: queue pairs, counters, rates",
+     .main = command_stat},
     {.name = "pcap", .summary = "say what is in a capture of RoCEv2 traffic", .main = command_pcap},
 };
 
@@ -35,6 +38,10 @@ static const char examples[] =
     "Which devices there are, and only one of them for a program:\n"
     "  uroce devices\n"
     "  uroce run --devices eth0 -- ibv_devinfo -v\n"
+    "\n"
+    "What the programs that run now have sent and received, and how fast they do:\n"
+    "  uroce stat\n"
+    "  uroce stat --watch\n"
     "\n"
     "What went over the wire:\n"
     "  tcpdump -i any -w roce.pcap udp port 4791\n"

@@ -37,6 +37,11 @@ struct qp *engine_touched_next(struct engine *e)
     return first != NULL ? LIST_ENTRY(first, struct qp, touched_link) : NULL;
 }
 
+bool engine_touched(const struct engine *e)
+{
+    return !list_empty(&e->touched);
+}
+
 uint64_t engine_packets(const struct engine *e)
 {
     return e->counters.rcv_packets + e->counters.sent_packets;

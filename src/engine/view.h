@@ -3,6 +3,7 @@
 #ifndef UROCE_ENGINE_VIEW_H
 #define UROCE_ENGINE_VIEW_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "engine/counters.h"
@@ -32,6 +33,7 @@ void qp_view(const struct qp *qp, struct qp_view *out);
  * turn with packets or timers are changes.
  */
 struct qp *engine_touched_next(struct engine *e);
+bool engine_touched(const struct engine *e); /* there is one */
 
 /* Packets in and out: as long as the sum stays no QP has moved. */
 uint64_t engine_packets(const struct engine *e);

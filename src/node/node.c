@@ -16,8 +16,10 @@
 #include <unistd.h>
 
 #include "base/log.h"
+#include "engine/qp.h"
 #include "link/udp.h"
 #include "node/guarded_copy.h"
+#include "node/publish.h"
 #include "node/settings.h"
 
 #define BATCH_LEN_MAX 65507u
@@ -168,6 +170,7 @@ static void abandon(struct node *n)
     atomic_store(&n->lock_waiters, 0);
     fork_holds_lock = false;
     thread_forget(n);
+    publish_abandon(n);
     if (n->link != NULL)
         links_abandon(n);
     n->engine = NULL;
@@ -205,6 +208,7 @@ static void at_exit(void)
     leave(&node);
     links_finish(&node);
     report_counters(&node);
+    publish_close(&node);
     node.thread_stop = true;
     node_release(&node);
     thread_stop(&node);
@@ -306,16 +310,18 @@ static int start(struct node *n, char error[NODE_ERROR_SIZE])
         result = new_engine(n, s, slot);
     if (result != 0)
         goto close_link;
+    publish_open(n);
     result = thread_start(n);
     if (result != 0)
-        goto free_engine;
+        goto close_publisher;
     if (!watched)
         watch_process();
     watched = true;
     log_info("slot %u, receive buffer %u bytes", slot, udp_link_receive_buffer(n->udp));
     return 0;
 
-free_engine:
+close_publisher:
+    publish_close(n);
     engine_free(n->engine);
     n->engine = NULL;
 close_link:
@@ -360,6 +366,12 @@ void node_put(struct node *n)
 struct engine *node_engine(struct node *n)
 {
     return n->engine;
+}
+
+int node_qp_free(struct node *n, struct qp *qp)
+{
+    publish_qp_gone(n, qp);
+    return qp_free(qp);
 }
 
 struct node_counters node_counters(struct node *n)

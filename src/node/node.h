@@ -67,6 +67,15 @@ void node_before_sleep(struct node *n);
  */
 void node_idle_hint(struct node *n, uint32_t empty_polls);
 
+/*
+ * The number by which a device is known to who watches this process (struct qp_init.port_tag);
+ * the lock is held.
+ */
+uint32_t node_port_tag(struct node *n, const char *device, const char *netdev);
+
+/* Ends a queue pair as qp_free, after noting what it has counted. The lock is held. */
+int node_qp_free(struct node *n, struct qp *qp);
+
 /* Who gets the engine's events; called with the lock held, so it may only note and write
  * descriptors. Set once. */
 typedef void (*node_event_fn)(const struct engine_event *event);

@@ -29,11 +29,12 @@ struct node {
     pthread_mutex_t lock;
 
     /* Under the lock from here on. Set at start. */
-    struct engine *engine; /* NULL: not started */
-    struct link *link;     /* what the engine's datagrams go through */
-    struct link *udp;      /* the link to the network, at its bottom */
-    struct record *record; /* or NULL */
-    bool faults;           /* the topmost link is a fault link */
+    struct engine *engine;       /* NULL: not started */
+    struct link *link;           /* what the engine's datagrams go through */
+    struct link *udp;            /* the link to the network, at its bottom */
+    struct record *record;       /* or NULL */
+    struct publisher *publisher; /* or NULL: nothing is shown to others */
+    bool faults;                 /* the topmost link is a fault link */
     uint64_t fault_seed;
     pid_t pid;            /* of the process that started it */
     bool lone_core;       /* there is but one to run on */

@@ -9,6 +9,7 @@
 #include <time.h>
 
 #include "node/guarded_copy.h"
+#include "node/publish.h"
 #include "wire/opcode.h"
 
 /* Datagrams a turn: two full UDP_GRO packets. */
@@ -141,6 +142,7 @@ bool progress_turn(struct node *n)
     progress_send(n, n->now);
     progress_hand_out_events(n);
     links_advance(n, n->now);
+    publish_advance(n, n->now);
     return received > 0 || due || n->unfinished;
 }
 
@@ -148,9 +150,11 @@ uint64_t progress_deadline(const struct node *n)
 {
     uint64_t deadline = engine_deadline(n->engine);
     uint64_t of_link = links_deadline(n);
+    uint64_t of_publisher = publish_deadline(n);
 
     if (n->unfinished)
         return 0;
     deadline = of_link < deadline ? of_link : deadline;
+    deadline = of_publisher < deadline ? of_publisher : deadline;
     return n->retry_ns < deadline ? n->retry_ns : deadline;
 }

@@ -67,9 +67,9 @@ struct thread {
     uint32_t seen_activity;
     uint32_t fruitless; /* wake-ups in a row that found nothing */
     uint32_t short_sleeps;
-    uint64_t slept_ns;  /* since when it slept; 0: it did not */
-    uint64_t moved_ns;  /* when a turn last moved something */
-    uint32_t wakeups;   /* and the next: since they were added to the counters */
+    uint64_t slept_ns; /* since when it slept; 0: it did not */
+    uint64_t moved_ns; /* when a turn last moved something */
+    uint32_t wakeups;  /* and the next: since they were added to the counters */
     uint32_t stood_back;
     uint32_t changes;
     uint32_t fired; /* descriptors to arm, a bit each; the last is for the poke */
@@ -269,8 +269,7 @@ static void note_sleep(struct thread *t)
     const uint64_t now = t->node->now;
 
     if (t->slept_ns != 0)
-        t->short_sleeps =
-            t->moved && now - t->slept_ns < SHORT_SLEEP_NS ? t->short_sleeps + 1 : 0;
+        t->short_sleeps = t->moved && now - t->slept_ns < SHORT_SLEEP_NS ? t->short_sleeps + 1 : 0;
     t->slept_ns = 0;
     if (t->moved)
         t->moved_ns = now;

@@ -122,10 +122,14 @@ static void tell_changes(struct node *n)
 /* From now on it hears of changes. */
 static void enlist(struct context_handle *c)
 {
+    struct device state;
+
     device_open(c->device);
+    device_snapshot(c->device, &state);
     async_source_init(&c->port, ASYNC_PORT);
     node_lock(c->node);
     c->told = device_changes(c->device);
+    c->port_tag = node_port_tag(c->node, state.name, state.netdev);
     list_push_tail(&open_contexts, &c->link);
     node_unlock(c->node);
 }

@@ -36,6 +36,7 @@ struct context_handle {
     struct device_handle *device;
     struct node *node;
     uint32_t fork_generation; /* of the process that opened it */
+    uint32_t port_tag;        /* of its device, for struct qp_init */
     /* under the node's lock */
     uint32_t use_count; /* 1 while open, and one for each PD, CQ and channel */
     uint32_t ah_count;

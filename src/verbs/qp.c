@@ -104,6 +104,7 @@ static struct qp_init translate(struct qp_handle *h, const struct origin *o,
             },
         .all_signaled = attr->sq_sig_all != 0,
         .context = h,
+        .port_tag = h->context->port_tag,
     };
 
     device_snapshot(h->context->device, &state);
@@ -319,7 +320,7 @@ static int leave(struct qp_handle *h)
     int error = 0;
 
     if (list_empty(&h->sharers))
-        error = -qp_free(h->qp);
+        error = -node_qp_free(h->context->node, h->qp);
     else if (qp_context(h->qp) == h)
         qp_set_context(h->qp, LIST_ENTRY(h->sharers.next, struct qp_handle, sharers));
     if (error != 0)

@@ -1,0 +1,302 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * Files in which processes show themselves, as a reader meets them: whole, damaged, left behind,
+ * and of others. And counters by the names that people know.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "node/stat_file.h"
+
+#define QPS 3u
+#define NAME "4711.1"
+
+/* A folder with one file, which its owner (we) holds or not. */
+struct folder {
+    char path[64];
+    int fd;
+    int file;
+    struct stat_head head;
+    struct stat_qp qps[QPS];
+};
+
+static struct folder folder;
+
+static void fill(struct folder *f)
+{
+    f->head = (struct stat_head){
+        .magic = STAT_MAGIC,
+        .version = STAT_VERSION,
+        .layout = stat_layout(),
+        .pid = 4711,
+        .qp_capacity = QPS,
+        .port_count = 2,
+        .command = "a program",
+        .ports = {{.device = "uroce_eth0", .netdev = "eth0", .gone = {.sent_packets = 7}},
+                  {.device = "uroce_lo", .netdev = "lo"}},
+        .engine = {.sent_packets = 100, .malformed = 5},
+        .link = {.icrc_error = 3, .too_short = 1},
+    };
+    f->qps[0] =
+        (struct stat_qp){.used = 1, .port = 0, .qpn = 0x11, .counters = {.sent_packets = 10}};
+    f->qps[1] =
+        (struct stat_qp){.used = 0, .port = 0, .qpn = 0x12, .counters = {.sent_packets = 50}};
+    f->qps[2] = (struct stat_qp){
+        .used = 1, .port = 1, .qpn = 0x13, .counters = {.sent_packets = 2, .sent_bytes = 400}};
+}
+
+/* The first len bytes of it all. */
+static void write_file(const struct folder *f, size_t len)
+{
+    uint8_t all[sizeof(f->head) + sizeof(f->qps)];
+
+    memcpy(all, &f->head, sizeof(f->head));
+    memcpy(all + sizeof(f->head), f->qps, sizeof(f->qps));
+    assert_true(len <= sizeof(all));
+    assert_int_equal(ftruncate(f->file, 0), 0);
+    assert_int_equal(pwrite(f->file, all, len, 0), (ssize_t)len);
+}
+
+static void write_whole(const struct folder *f)
+{
+    write_file(f, sizeof(f->head) + sizeof(f->qps));
+}
+
+static int setup(void **state)
+{
+    struct folder *f = &folder;
+
+    strcpy(f->path, "/tmp/uroce-unit-stat-XXXXXX");
+    assert_non_null(mkdtemp(f->path));
+    f->fd = open(f->path, O_RDONLY | O_DIRECTORY);
+    f->file = openat(f->fd, NAME, O_RDWR | O_CREAT, 0600);
+    assert_true(f->file >= 0);
+    assert_int_equal(flock(f->file, LOCK_EX | LOCK_NB), 0);
+    fill(f);
+    write_whole(f);
+    *state = f;
+    return 0;
+}
+
+static int teardown(void **state)
+{
+    struct folder *f = *state;
+
+    close(f->file);
+    unlinkat(f->fd, NAME, 0);
+    unlinkat(f->fd, "link", 0);
+    close(f->fd);
+    return rmdir(f->path);
+}
+
+static int read_named(const struct folder *f, const char *name, struct stat_snapshot *s,
+                      const char **why)
+{
+    return stat_read(f->fd, name, geteuid(), s, why);
+}
+
+/* It is refused, in these words. */
+static void expect_refusal(const struct folder *f, const char *words)
+{
+    struct stat_snapshot s;
+    const char *why = NULL;
+
+    assert_true(read_named(f, NAME, &s, &why) < 0);
+    assert_non_null(why);
+    if (strstr(why, words) == NULL)
+        fail_msg("'%s' and not '%s'", why, words);
+}
+
+static void file_of_a_living_process_is_read_whole(void **state)
+{
+    struct folder *f = *state;
+    struct stat_snapshot s;
+    const char *why;
+
+    assert_int_equal(read_named(f, NAME, &s, &why), 0);
+    assert_int_equal(s.head.pid, 4711);
+    assert_string_equal(s.head.command, "a program");
+    assert_int_equal(s.qps[2].qpn, 0x13);
+    stat_snapshot_fini(&s);
+}
+
+static void totals_are_those_of_the_ports_queue_pairs_living_and_gone(void **state)
+{
+    struct folder *f = *state;
+    struct stat_snapshot s;
+    struct stat_totals t;
+    const char *why;
+
+    assert_int_equal(read_named(f, NAME, &s, &why), 0);
+    stat_totals(&s, 0, &t);
+    assert_int_equal(t.engine.sent_packets, 17); /* 10, and 7 of those that are gone */
+    assert_int_equal(t.engine.malformed, 5);
+    assert_int_equal(t.link.icrc_error, 3);
+    stat_totals(&s, 1, &t);
+    assert_int_equal(t.engine.sent_packets, 2);
+    assert_int_equal(t.engine.malformed, 0); /* told of the first port */
+    assert_int_equal(t.link.icrc_error, 0);
+    stat_snapshot_fini(&s);
+}
+
+static uint64_t named(const char *name, const struct stat_totals *t)
+{
+    struct stat_name row;
+
+    for (uint32_t i = 0; stat_name_at(i, &row); i++)
+        if (strcmp(row.name, name) == 0)
+            return stat_value(i, t);
+    fail_msg("no counter is called %s", name);
+    return 0;
+}
+
+static void counters_have_the_names_that_people_know(void **state)
+{
+    const struct stat_totals t = {
+        .engine = {.sent_bytes = 400, .out_of_sequence = 6, .malformed = 2, .rnr_nak_rcv = 8},
+        .link = {.icrc_error = 3, .too_short = 1},
+    };
+
+    (void)state;
+    assert_int_equal(named("port_xmit_data", &t), 100); /* words of four bytes */
+    assert_int_equal(named("port_rcv_errors", &t), 6);
+    assert_int_equal(named("out_of_sequence", &t), 6);
+    assert_int_equal(named("out_of_seq_request", &t), 6); /* rxe's name */
+    assert_int_equal(named("rnr_nak_retry_err", &t), 8);
+    assert_int_equal(named("link_downed", &t), 0);
+}
+
+static void no_two_counters_have_one_name(void **state)
+{
+    struct stat_name a, b;
+
+    (void)state;
+    for (uint32_t i = 0; stat_name_at(i, &a); i++)
+        for (uint32_t j = i + 1; stat_name_at(j, &b); j++)
+            assert_string_not_equal(a.name, b.name);
+}
+
+static void file_that_is_cut_off_anywhere_is_refused(void **state)
+{
+    struct folder *f = *state;
+    const size_t whole = sizeof(f->head) + sizeof(f->qps);
+    const size_t lengths[] = {0, 1, 8, sizeof(f->head) - 1, sizeof(f->head), whole - 1};
+
+    for (size_t i = 0; i < sizeof(lengths) / sizeof(lengths[0]); i++) {
+        write_file(f, lengths[i]);
+        expect_refusal(f, "cut off");
+    }
+}
+
+static void file_of_another_kind_or_version_is_refused(void **state)
+{
+    struct folder *f = *state;
+
+    f->head.version++;
+    write_whole(f);
+    expect_refusal(f, "another version");
+    fill(f);
+    f->head.layout++;
+    write_whole(f);
+    expect_refusal(f, "another version");
+    fill(f);
+    f->head.magic[0] = 'x';
+    write_whole(f);
+    expect_refusal(f, "not a file of uroce");
+}
+
+static void numbers_out_of_range_are_refused_or_passed_over(void **state)
+{
+    struct folder *f = *state;
+    struct stat_snapshot s;
+    const char *why;
+
+    f->head.qp_capacity = UINT32_MAX;
+    write_whole(f);
+    expect_refusal(f, "damaged");
+    fill(f);
+    f->head.port_count = STAT_PORTS_MAX + 1;
+    write_whole(f);
+    expect_refusal(f, "damaged");
+    fill(f);
+    f->qps[0].port = 2;
+    memset(f->head.command, 'x', sizeof(f->head.command));
+    memcpy(f->head.ports[0].device, "\033[2J", 4);
+    write_whole(f);
+    assert_int_equal(read_named(f, NAME, &s, &why), 0);
+    assert_int_equal(s.qps[0].used, 0);
+    assert_int_equal(strlen(s.head.command), sizeof(s.head.command) - 1);
+    assert_int_equal(s.head.ports[0].device[0], '?'); /* nothing that a terminal would obey */
+    stat_snapshot_fini(&s);
+}
+
+static void file_that_is_being_written_is_not_taken(void **state)
+{
+    struct folder *f = *state;
+
+    f->head.sequence = 1;
+    write_whole(f);
+    expect_refusal(f, "does not finish");
+}
+
+static void file_without_its_owner_is_stale(void **state)
+{
+    struct folder *f = *state;
+    struct stat_snapshot s;
+    const char *why;
+
+    flock(f->file, LOCK_UN);
+    assert_int_equal(read_named(f, NAME, &s, &why), -ESTALE);
+}
+
+static void links_pipes_and_files_of_others_are_refused(void **state)
+{
+    struct folder *f = *state;
+    struct stat_snapshot s;
+    const char *why;
+
+    assert_int_equal(symlinkat(NAME, f->fd, "link"), 0);
+    assert_true(read_named(f, "link", &s, &why) < 0);
+    assert_string_equal(why, "a symbolic link");
+    unlinkat(f->fd, "link", 0);
+    assert_int_equal(mkfifoat(f->fd, "link", 0600), 0);
+    assert_true(read_named(f, "link", &s, &why) < 0);
+    assert_string_equal(why, "not a plain file");
+    assert_true(stat_read(f->fd, NAME, geteuid() + 1, &s, &why) < 0);
+    assert_string_equal(why, "of another user");
+}
+
+#define TEST(name)                                                                                 \
+    {                                                                                              \
+#name, name, setup, teardown, NULL                                                         \
+    }
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        TEST(file_of_a_living_process_is_read_whole),
+        TEST(totals_are_those_of_the_ports_queue_pairs_living_and_gone),
+        TEST(counters_have_the_names_that_people_know),
+        TEST(no_two_counters_have_one_name),
+        TEST(file_that_is_cut_off_anywhere_is_refused),
+        TEST(file_of_another_kind_or_version_is_refused),
+        TEST(numbers_out_of_range_are_refused_or_passed_over),
+        TEST(file_that_is_being_written_is_not_taken),
+        TEST(file_without_its_owner_is_stale),
+        TEST(links_pipes_and_files_of_others_are_refused),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
