@@ -89,11 +89,17 @@ static int setup(void **state)
     ip("link set va up");
     ip("link set vb up");
     for (int i = 0; i < 100; i++) {
+        bool up;
+
         context = open_named("uroce_va");
         assert_non_null(context);
-        if (port_state() == IBV_PORT_ACTIVE)
-            return 0;
+        up = port_state() == IBV_PORT_ACTIVE;
         assert_int_equal(ibv_close_device(context), 0);
+        if (up) {
+            /* Anew: the other may have seen it come up, and would tell. */
+            context = open_named("uroce_va");
+            return context != NULL ? 0 : -1;
+        }
         pause_ms(20);
     }
     return -1;
