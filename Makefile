@@ -14,7 +14,7 @@ NINJA = ninja -C $(1) -j $(JOBS)
 setup = [ -f $(1)/build.ninja ] || $(3) meson setup $(1) $(2)
 
 .DEFAULT_GOAL := help
-.PHONY: help build demo test apps interop format lint clang asan tsan fuzz soak bench performance docs coverage \
+.PHONY: help build demo test apps churn interop format lint clang asan tsan fuzz soak bench performance docs coverage \
 	install deps clean
 
 help: ## this list
@@ -38,6 +38,9 @@ test: ## all tests; the last line is the count
 apps: build ## the tests with stock programs only, with every case shown
 	@tools/install-deps test
 	@tests/apps/run_apps.py --build $(BUILD)
+
+churn: build ## a minute of processes that come and are killed beside others that verify
+	@tests/apps/run_churn.py --build $(BUILD)
 
 interop: build ## against the Linux kernel's soft-RoCE in a virtual machine (root)
 	@tests/interop/run_interop --build $(BUILD)

@@ -106,7 +106,7 @@ class Runner:
         self._gids = {}
 
     def start(self, host, words, env=(), user=None):
-        full = dict(os.environ, **PATIENCE, **dict(host.env), **dict(env))
+        full = {**os.environ, **PATIENCE, **dict(host.env), **dict(env)}
         drop = places.drop_words(host.user if user is None else user)
         return Process([*host.enter, *drop, self.uroce, "run", "--devices", host.netdev, "--",
                         *words], full)

@@ -5,6 +5,8 @@
  * libibverbs.so.1 the loader finds. The server meets as many clients as it is told, and transfers
  * with all at once.
  *
+ * SIGTERM ends it in order, if the other process is told too.
+ *
  * Exit status: 0 all verified; 1 something is wrong; 3 the other process died.
  */
 #include <argp.h>
@@ -13,6 +15,7 @@
 #include <fcntl.h>
 #include <inttypes.h>
 #include <poll.h>
+#include <signal.h>
 #include <string.h>
 #include <time.h>
 #include <unistd.h>
@@ -34,6 +37,8 @@ struct options {
     uint32_t clients;
     double seconds;
     bool spin;
+    uint32_t rest_us;    /* each time before it looks at what has completed */
+    uint32_t patience_s; /* for the other process to come */
 };
 
 static const struct argp_option option_table[] = {
@@ -48,6 +53,9 @@ static const struct argp_option option_table[] = {
     {"kinds", 'k', "LETTERS", 0, "s(end), w(rite), r(ead), a(tomic), in this order (swra)", 0},
     {"mtu", 'm', "BYTES", 0, "path MTU (1024)", 0},
     {"clients", 'c', "N", 0, "how many clients the server waits for (1)", 0},
+    {"orphan", 'o', NULL, 0, "go on when the other process dies, till the transport gives up", 0},
+    {"patience", 'P', "S", 0, "how long to wait for the other process to come (30)", 0},
+    {"rest", 'r', "US", 0, "leave the core to others for so long, again and again", 0},
     {"spin", 'S', NULL, 0, "poll without a rest, else sleep till there is an event", 0},
     {0},
 };
@@ -114,6 +122,15 @@ static error_t parse(int key, char *argument, struct argp_state *state)
         return 0;
     case 'c':
         o->clients = number;
+        return 0;
+    case 'o':
+        o->plan.orphan = true;
+        return 0;
+    case 'P':
+        o->patience_s = number;
+        return 0;
+    case 'r':
+        o->rest_us = number;
         return 0;
     case 'S':
         o->spin = true;
@@ -203,6 +220,14 @@ static void endpoint_close(const struct endpoint *e)
         end_badly("something is still in use at the end");
 }
 
+static volatile sig_atomic_t told_to_stop;
+
+static void stop(int number)
+{
+    (void)number;
+    told_to_stop = 1;
+}
+
 static double now_s(void)
 {
     struct timespec t;
@@ -216,12 +241,12 @@ static void meet_all(const struct options *o, const struct endpoint *e, struct t
     int listener;
 
     if (o->host != NULL) {
-        all[0] = transfer_new(e, &o->plan, meeting_connect(o->host, o->port));
+        all[0] = transfer_new(e, &o->plan, meeting_connect(o->host, o->port, o->patience_s));
         return;
     }
     listener = meeting_listen(o->port);
     for (uint32_t i = 0; i < o->clients; i++)
-        all[i] = transfer_new(e, &o->plan, meeting_accept(listener));
+        all[i] = transfer_new(e, &o->plan, meeting_accept(listener, o->patience_s));
     close(listener);
 }
 
@@ -268,12 +293,17 @@ static void run(const struct options *o, const struct endpoint *e, struct transf
     uint32_t over = 0;
 
     while (over < count) {
-        bool idle = drain(e, all, count) == 0;
-        double now = now_s();
+        bool idle;
+        double now;
+
+        if (o->rest_us > 0)
+            usleep(o->rest_us);
+        idle = drain(e, all, count) == 0;
+        now = now_s();
 
         over = 0;
         for (uint32_t i = 0; i < count; i++) {
-            transfer_advance(all[i], end > 0 && now >= end);
+            transfer_advance(all[i], told_to_stop != 0 || (end > 0 && now >= end));
             over += transfer_is_over(all[i]) ? 1 : 0;
         }
         if (!idle)
@@ -298,22 +328,28 @@ int main(int argc, char **argv)
                  .kind_count = KIND_COUNT,
                  .mtu = IBV_MTU_1024},
         .clients = 1,
+        .patience_s = 30,
     };
     struct transfer *all[CLIENTS_MAX];
     struct endpoint e = {0};
     uint64_t bytes = 0;
     uint64_t ops = 0;
+    uint32_t slot;
 
+    signal(SIGTERM, stop);
     argp_parse(&argp, argc, argv, 0, NULL, &o);
     endpoint_open(&e, o.gid);
     meet_all(&o, &e, all);
+    printf("transferring\n");
+    fflush(stdout);
     run(&o, &e, all);
+    slot = transfer_slot(all[0]);
     for (uint32_t i = 0; i < (o.host != NULL ? 1 : o.clients); i++) {
         bytes += transfer_bytes(all[i]);
         ops += transfer_ops(all[i]);
         transfer_free(all[i]);
     }
     endpoint_close(&e);
-    printf("verified %" PRIu64 " operations, %" PRIu64 " bytes\n", ops, bytes);
+    printf("verified %" PRIu64 " operations, %" PRIu64 " bytes, slot %u\n", ops, bytes, slot);
     return EXIT_SUCCESS;
 }

@@ -3,6 +3,7 @@
 
 #include <netdb.h>
 #include <netinet/in.h>
+#include <poll.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdlib.h>
@@ -12,7 +13,6 @@
 
 #include "ending.h"
 
-#define CONNECT_ATTEMPTS 500u
 #define CONNECT_PAUSE_US 20000u
 #define BACKLOG 128
 
@@ -51,9 +51,14 @@ int meeting_listen(const char *port)
     return fd;
 }
 
-int meeting_accept(int listener)
+int meeting_accept(int listener, uint32_t patience_s)
 {
-    int fd = accept4(listener, NULL, NULL, SOCK_CLOEXEC);
+    struct pollfd waiting = {.fd = listener, .events = POLLIN};
+    int fd;
+
+    if (poll(&waiting, 1, (int)patience_s * 1000) != 1)
+        end_peer_gone();
+    fd = accept4(listener, NULL, NULL, SOCK_CLOEXEC);
 
     if (fd < 0)
         end_badly("accept failed");
@@ -79,9 +84,9 @@ static int connect_once(const char *host, const char *port)
     return fd;
 }
 
-int meeting_connect(const char *host, const char *port)
+int meeting_connect(const char *host, const char *port, uint32_t patience_s)
 {
-    for (uint32_t i = 0; i < CONNECT_ATTEMPTS; i++) {
+    for (uint32_t i = 0; i < patience_s * (1000000u / CONNECT_PAUSE_US); i++) {
         int fd = connect_once(host, port);
 
         if (fd >= 0)

@@ -336,7 +336,8 @@ static void take_error(struct transfer *t, const struct ibv_wc *wc)
     if (t->told && transfer_is_over(t))
         return;
     usleep(100000);
-    if (recv(t->fd, &byte, 1, MSG_DONTWAIT | MSG_PEEK) == 0 || errno == ECONNRESET)
+    if (!t->plan.orphan &&
+        (recv(t->fd, &byte, 1, MSG_DONTWAIT | MSG_PEEK) == 0 || errno == ECONNRESET))
         end_peer_gone();
     end_badly("%s (work %" PRIu64 ", operation %u)", ibv_wc_status_str(wc->status), wc->wr_id >> 32,
               (uint32_t)wc->wr_id);
@@ -362,6 +363,8 @@ bool transfer_is_over(struct transfer *t)
     char byte;
     ssize_t n = t->other_done ? -1 : recv(t->fd, &byte, 1, MSG_DONTWAIT);
 
+    if (t->plan.orphan && n <= 0)
+        return t->told && t->other_done;
     if (n == 0 || (n < 0 && !t->other_done && errno != EAGAIN))
         end_peer_gone();
     t->other_done |= n == 1 && byte == DONE;
@@ -513,4 +516,9 @@ uint64_t transfer_bytes(const struct transfer *t)
 uint64_t transfer_ops(const struct transfer *t)
 {
     return t->verified_ops;
+}
+
+uint32_t transfer_slot(const struct transfer *t)
+{
+    return t->lanes[0].qp->qp_num >> 16;
 }

@@ -26,6 +26,7 @@ struct plan {
     enum kind kinds[KIND_COUNT]; /* in turn */
     uint32_t kind_count;
     enum ibv_mtu mtu;
+    bool orphan; /* goes on when the other process has died, till the transport says so */
 };
 
 /* This process's device; what all transfers share. */
@@ -57,5 +58,6 @@ bool transfer_is_over(struct transfer *t);
 int transfer_descriptor(const struct transfer *t);
 uint64_t transfer_bytes(const struct transfer *t); /* verified */
 uint64_t transfer_ops(const struct transfer *t);   /* verified */
+uint32_t transfer_slot(const struct transfer *t);  /* high byte of our QPNs */
 
 #endif
