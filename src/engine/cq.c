@@ -115,9 +115,21 @@ const struct completion *cq_peek(const struct cq *cq)
     return cq->queued > 0 ? entry_at(cq, 0) : NULL;
 }
 
+/* Also those without a completion behind the newest that had one. */
+static void free_polled(struct send_queue *sq, uint32_t end)
+{
+    assert(sq->unpolled > 0);
+    sq->unpolled--;
+    sq->freed = sq->unpolled == 0 ? sq->head : end;
+}
+
 void cq_pop(struct cq *cq)
 {
-    assert(cq->queued > 0);
+    const struct completion *c = cq_peek(cq);
+
+    assert(c != NULL);
+    if (c->sender != NULL)
+        free_polled(&c->sender->requester.sq, c->sq_end);
     cq->head = cq->head + 1 < cq->capacity ? cq->head + 1 : 0;
     cq->queued--;
 }

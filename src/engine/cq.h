@@ -62,6 +62,8 @@ struct completion {
     uint8_t service_level;
     uint64_t timestamp_ns; /* engine time when it was queued */
     const void *owner; /* the QP, or the XRC SRQ that it came through; it is forgotten with it */
+    struct qp *sender; /* of a send request, else NULL */
+    uint32_t sq_end;   /* of a send request: its queue is free up to here once this is polled */
 };
 
 struct cq;

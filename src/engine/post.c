@@ -45,7 +45,7 @@ uint32_t qp_send_room(const struct qp *qp)
 {
     const struct send_queue *sq = &qp->requester.sq;
 
-    return sq->wr_max - (sq->tail - sq->head);
+    return sq->wr_max - (sq->tail - sq->freed);
 }
 
 bool qp_may_gather(const struct qp *qp)

@@ -246,6 +246,8 @@ static void forget_work(struct qp *qp)
     struct recv_wqe *wqe;
 
     sq->head = sq->tail;
+    sq->freed = sq->tail;
+    sq->unpolled = 0;
     if (qp->responder.receive != NULL)
         qp_release_receive(qp, qp->responder.receive);
     qp->responder.receive = NULL;

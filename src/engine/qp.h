@@ -214,7 +214,10 @@ struct send_wr {
 int qp_post_send(struct qp *qp, const struct send_wr *wr);
 int qp_post_recv(struct qp *qp, const struct recv_wr *wr);
 
-/* How many more requests the send queue takes now. */
+/*
+ * How many more requests the send queue takes now. A request counts until its completion is polled
+ * (IBA 10.8.2), so that a completion queue as large as the queues that it serves never runs over.
+ */
 uint32_t qp_send_room(const struct qp *qp);
 
 /*

@@ -60,8 +60,8 @@ struct send_wqe {
     };
 };
 
-/* Counters run free; a slot is counter & slot_mask. head <= next <= started <= tail; next < started
- * once a packet of next was made. */
+/* Counters run free; a slot is counter & slot_mask. freed <= head <= next <= started <= tail; next
+ * < started once a packet of next was made. */
 struct send_queue {
     struct send_wqe *wqes;
     uint8_t *data; /* per slot: sge_max SGEs, or inline_max bytes */
@@ -70,10 +70,12 @@ struct send_queue {
     uint32_t wr_max;    /* requests that may be queued */
     uint32_t sge_max;
     uint32_t inline_max;
-    uint32_t head;    /* oldest not retired */
-    uint32_t next;    /* the one that the send cursor is in */
-    uint32_t started; /* first that has no PSN yet */
-    uint32_t tail;    /* where the next post goes */
+    uint32_t freed;    /* those before it do not count any more: their completions were polled */
+    uint32_t unpolled; /* completions that were told and not polled yet */
+    uint32_t head;     /* oldest not retired */
+    uint32_t next;     /* the one that the send cursor is in */
+    uint32_t started;  /* first that has no PSN yet */
+    uint32_t tail;     /* where the next post goes */
 };
 
 struct requester {

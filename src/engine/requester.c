@@ -300,6 +300,12 @@ static enum completion_opcode completion_opcode_of(enum wr_opcode opcode)
     return opcodes[opcode];
 }
 
+static void tell(struct qp *qp, const struct completion *c)
+{
+    qp->requester.sq.unpolled++;
+    cq_push(qp->send_cq, c, false);
+}
+
 static void complete_one(struct qp *qp, enum completion_status status)
 {
     struct requester *r = &qp->requester;
@@ -311,6 +317,7 @@ static void complete_one(struct qp *qp, enum completion_status status)
         .byte_len = wqe->length,
         .qpn = qp->qpn,
         .owner = qp,
+        .sender = qp,
     };
 
     assert(r->sq.head != r->sq.tail);
@@ -322,8 +329,11 @@ static void complete_one(struct qp *qp, enum completion_status status)
     }
     if (counter_before(r->sq.started, r->sq.head))
         r->sq.started = r->sq.head;
+    c.sq_end = r->sq.head;
     if (status != STATUS_SUCCESS || (wqe->flags & WR_SIGNALED) != 0)
-        cq_push(qp->send_cq, &c, false);
+        tell(qp, &c);
+    else if (r->sq.unpolled == 0)
+        r->sq.freed = r->sq.head; /* no completion stands before it */
 }
 
 void requester_complete_head(struct qp *qp, enum completion_status status)

@@ -508,11 +508,47 @@ static void posts_that_cannot_be_meant_are_refused_at_once(void **state)
     for (uint32_t i = 0; i < p->ep.config.wr_max; i++)
         assert_int_equal(endpoint_try_post(&p->ep, &full), 0);
     assert_int_equal(endpoint_try_post(&p->ep, &full), -ENOMEM);
-    peer_listens(p);
-    peer_acks(p, 0, 1);
-    assert_int_equal(endpoint_try_post(&p->ep, &full), 0);
     endpoint_modify_state(&p->ep, QP_RESET, 0, NULL);
     assert_int_equal(endpoint_try_post(&p->ep, &full), -EINVAL);
+}
+
+/* IBA 10.8.2: so a completion queue as large as its send queues never runs over. */
+static void request_counts_until_its_completion_is_polled(void **state)
+{
+    struct peer *p = *state;
+    const uint32_t max = p->ep.config.wr_max;
+    struct work w = {.wr_id = 1, .opcode = WR_SEND, .len = 8};
+
+    for (uint32_t i = 0; i < max; i++)
+        assert_int_equal(endpoint_try_post(&p->ep, &w), 0);
+    peer_listens(p);
+    peer_acks(p, max - 1, max);
+    assert_int_equal(endpoint_try_post(&p->ep, &w), -ENOMEM);
+    expect_done(p, 1);
+    assert_int_equal(endpoint_try_post(&p->ep, &w), 0);
+    assert_int_equal(endpoint_try_post(&p->ep, &w), -ENOMEM);
+}
+
+static void unsignalled_request_counts_until_those_before_it_are_polled(void **state)
+{
+    struct peer *p = *state;
+    const uint32_t max = p->ep.config.wr_max;
+    struct work quiet = {.wr_id = 1, .opcode = WR_SEND, .len = 8, .unsignaled = true};
+    struct work loud = {.wr_id = 2, .opcode = WR_SEND, .len = 8};
+
+    for (uint32_t i = 0; i < max; i++)
+        assert_int_equal(endpoint_try_post(&p->ep, &quiet), 0);
+    assert_int_equal(qp_send_room(p->ep.qp), 0);
+    peer_listens(p);
+    peer_acks(p, max - 1, max);
+    assert_int_equal(qp_send_room(p->ep.qp), max); /* nobody can poll for them */
+    endpoint_post(&p->ep, &loud);
+    endpoint_post(&p->ep, &quiet);
+    peer_listens(p);
+    peer_acks(p, max + 1, max + 2);
+    assert_int_equal(qp_send_room(p->ep.qp), max - 2);
+    expect_done(p, 2);
+    assert_int_equal(qp_send_room(p->ep.qp), max);
 }
 
 /* --- states --- */
@@ -652,6 +688,8 @@ int main(void)
         RC_TEST(read_on_a_queue_pair_without_reads_is_a_local_error),
         RC_TEST(errors_and_recycling_never_lose_a_completion),
         RC_TEST(posts_that_cannot_be_meant_are_refused_at_once),
+        RC_TEST(request_counts_until_its_completion_is_polled),
+        RC_TEST(unsignalled_request_counts_until_those_before_it_are_polled),
         RC_TEST(modify_to_error_flushes_everything_in_order),
         RC_TEST(drained_queue_finishes_what_it_began_and_starts_nothing),
         RC_TEST(drain_without_notification_raises_no_event),
