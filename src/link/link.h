@@ -8,6 +8,7 @@
 #ifndef UROCE_LINK_LINK_H
 #define UROCE_LINK_LINK_H
 
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -107,6 +108,12 @@ struct link {
     int descriptors[LINK_DESCRIPTORS_MAX]; /* readable when there is something to receive */
     uint32_t descriptor_count;
     int write_descriptor; /* see link_wants_write */
+    /*
+     * One that what comes next will most likely make readable, or -1. It is readable only when
+     * descriptors are, but who sleeps on both wakes sooner: the kernel knows then that the sender
+     * is about to sleep, and need not start another core. Read by any thread.
+     */
+    atomic_int direct_descriptor;
     struct link_counters counters;
     struct link_tap *tap; /* or NULL; set by the owner, borrowed */
 };

@@ -125,7 +125,7 @@ static void configure(struct udp *u, const struct udp_config *config)
     for (uint32_t i = 0; i < SOURCE_VISITORS; i++)
         u->source[i].fd = -1;
     udp_host_init(u);
-    u->link = (struct link){.ops = &udp_ops, .write_descriptor = -1};
+    u->link = (struct link){.ops = &udp_ops, .write_descriptor = -1, .direct_descriptor = -1};
 }
 
 int udp_watch(struct udp *u, uint32_t source, int fd)

@@ -537,6 +537,8 @@ uint32_t udp_receive(struct link *link, uint32_t budget, link_receive_fn fn, voi
         serve_source(&r, u->favourite);
     if (r.datagrams == 0 || ++u->busy_calls % LOOK_CALLS == 0)
         looked = look(&r);
+    atomic_store_explicit(&link->direct_descriptor, u->source[u->favourite].fd,
+                          memory_order_relaxed);
     give_back(&r, charged, looked && !r.unread);
     return r.datagrams;
 }

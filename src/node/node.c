@@ -119,6 +119,11 @@ void node_progress(struct node *n)
         progress_turn(n);
 }
 
+uint64_t node_deadline(const struct node *n)
+{
+    return n->link != NULL ? progress_deadline(n) : ENGINE_NEVER;
+}
+
 void node_before_sleep(struct node *n)
 {
     atomic_store(&n->quiet_epoch, atomic_load(&n->epoch));
@@ -168,6 +173,7 @@ static void abandon(struct node *n)
 
     n->lock = fresh;
     atomic_store(&n->lock_waiters, 0);
+    atomic_store(&n->waiter, false);
     fork_holds_lock = false;
     thread_forget(n);
     publish_abandon(n);

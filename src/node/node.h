@@ -62,6 +62,21 @@ void node_progress(struct node *n);
 void node_before_sleep(struct node *n);
 
 /*
+ * A thread that waits for an event until a descriptor is readable may serve the node meanwhile, if
+ * no other does: then node_wait_begin returns true, and node_wait_end must follow. Between them
+ * node_wait sleeps until fd is readable (returns 1), or there is something for node_progress to do
+ * (0) or for a signal's sake (-EINTR). deadline: node_deadline's. It is a cancellation point. The
+ * lock is not held.
+ */
+bool node_wait_begin(struct node *n);
+int node_wait(struct node *n, int fd, uint64_t deadline);
+void node_wait_end(struct node *n);
+
+/* When node_progress is next due, if nothing comes: 0 for at once, or ENGINE_NEVER. The lock is
+ * held. */
+uint64_t node_deadline(const struct node *n);
+
+/*
  * After an empty poll, lock not held: lets waiting threads have the lock, and
  * yields the core when many empty polls in a row say that it is needed (UROCE_SPIN).
  */

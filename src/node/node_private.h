@@ -11,12 +11,14 @@
 #include "node/pacing.h"
 #include "node/settings.h"
 
+#define NS_PER_S 1000000000u
+
 /* What the progress thread is about. */
 enum thread_state {
     THREAD_NONE,
     THREAD_SERVING,       /* has or wants the lock, and looks at everything before it sleeps */
     THREAD_WAITING,       /* sleeps until a descriptor, a poke or sleeps_until */
-    THREAD_STANDING_BACK, /* sleeps a short time while the application polls */
+    THREAD_STANDING_BACK, /* sleeps a short time while the application polls or waits */
 };
 
 struct node {
@@ -26,6 +28,9 @@ struct node {
     atomic_uint lock_waiters;
     _Atomic enum thread_state thread_state;
     atomic_uint pokes;
+    atomic_bool waiter;       /* a thread of the application waits for an event, and serves */
+    atomic_uint waits;        /* times that one began to */
+    atomic_bool thread_aside; /* the thread leaves the descriptors to it until poked */
     pthread_mutex_t lock;
 
     /* Under the lock from here on. Set at start. */
@@ -47,6 +52,7 @@ struct node {
     int wake_fd;  /* eventfd: readable when the thread has been poked */
     int watch_fd; /* readable when interfaces or addresses changed; negative: that is not told */
     bool thread_stop;
+    bool thread_joinable;
     uint64_t sleeps_until; /* when the waiting thread wakes by itself; ENGINE_NEVER */
 
     /* Moves with use. */

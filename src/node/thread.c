@@ -26,8 +26,6 @@
 #include <time.h>
 #include <unistd.h>
 
-#define NS_PER_S 1000000000u
-
 #define STACK_SIZE ((size_t)256 * 1024)
 #define TIMERSLACK_NS 1000u
 
@@ -67,6 +65,7 @@ struct thread {
     uint32_t seen_activity;
     uint32_t fruitless; /* wake-ups in a row that found nothing */
     uint32_t short_sleeps;
+    uint32_t seen_waits;
     uint64_t slept_ns; /* since when it slept; 0: it did not */
     uint64_t moved_ns; /* when a turn last moved something */
     uint32_t wakeups;  /* and the next: since they were added to the counters */
@@ -250,6 +249,31 @@ static bool linger(struct thread *t, uint64_t deadline)
     return true;
 }
 
+/*
+ * Leaves the descriptors to a thread that waits for an event and serves meanwhile. While waits
+ * begin and end, it looks from time to time; when the waiter stays, it sleeps until that one ends.
+ * Returns true if it slept at all.
+ */
+static bool leave_to_waiter(struct thread *t, uint64_t deadline)
+{
+    struct node *n = t->node;
+    uint32_t waits = atomic_load(&n->waits);
+
+    if (waits != t->seen_waits) {
+        t->seen_waits = waits;
+        atomic_store(&n->thread_state, THREAD_STANDING_BACK);
+        nap(n, STAND_BACK_LONG_NS);
+        return true;
+    }
+    if (!atomic_load(&n->waiter))
+        return false;
+    atomic_store(&n->thread_aside, true);
+    if (atomic_load(&n->waiter))
+        wait_until(t, deadline);
+    atomic_store(&n->thread_aside, false);
+    return true;
+}
+
 static void add_counters(struct thread *t)
 {
     struct node_counters *c = &t->node->counters;
@@ -344,7 +368,7 @@ static void *thread_main(void *context)
     prctl(PR_SET_TIMERSLACK, TIMERSLACK_NS, 0, 0, 0);
     while (serve(&t, &deadline)) {
         note_fruit(&t, &promised);
-        if (deadline > 0 && !linger(&t, deadline)) {
+        if (deadline > 0 && !leave_to_waiter(&t, deadline) && !linger(&t, deadline)) {
             arm(&t);
             wait_until(&t, deadline);
             promised = t.fired != 0;
@@ -367,6 +391,7 @@ static int create(struct node *n, pthread_attr_t *attr)
     pthread_sigmask(SIG_SETMASK, &blocked, &before);
     error = pthread_create(&n->thread, attr, thread_main, n);
     pthread_sigmask(SIG_SETMASK, &before, NULL);
+    n->thread_joinable = error == 0;
     if (error == 0)
         pthread_setname_np(n->thread, "uroce");
     return -error;
@@ -437,8 +462,9 @@ void thread_stop(struct node *n)
 {
     struct timespec limit;
 
-    if (atomic_load(&n->thread_state) == THREAD_NONE || pthread_equal(pthread_self(), n->thread))
+    if (!n->thread_joinable || pthread_equal(pthread_self(), n->thread))
         return;
+    n->thread_joinable = false;
     thread_poke(n);
     clock_gettime(CLOCK_REALTIME, &limit);
     limit = timespec_of((uint64_t)limit.tv_sec * NS_PER_S + (uint64_t)limit.tv_nsec + STOP_NS);
@@ -447,6 +473,7 @@ void thread_stop(struct node *n)
 
 void thread_forget(struct node *n)
 {
+    n->thread_joinable = false;
     atomic_store(&n->thread_state, THREAD_NONE);
     close_descriptors(n);
 }

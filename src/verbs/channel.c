@@ -3,6 +3,7 @@
 #include "verbs/channel.h"
 
 #include <errno.h>
+#include <pthread.h>
 #include <stdlib.h>
 #include <unistd.h>
 
@@ -65,7 +66,10 @@ void channel_notify(struct cq_handle *cq)
         return;
     if (cq->comp_pending++ == 0)
         list_push_tail(&cq->channel->ready, &cq->comp_link);
-    event_fd_signal(cq->channel->ibv.fd);
+    if (cq->channel->quiet)
+        cq->channel->untold++;
+    else
+        event_fd_signal(cq->channel->ibv.fd);
 }
 
 void channel_withdraw(struct cq_handle *cq)
@@ -90,6 +94,86 @@ static struct cq_handle *take_event(struct channel_handle *h)
     return cq;
 }
 
+static struct cq_handle *take_told(struct channel_handle *h)
+{
+    struct cq_handle *taken;
+
+    node_lock(h->context->node);
+    taken = take_event(h);
+    node_unlock(h->context->node);
+    return taken;
+}
+
+/* Makes progress and takes an event that this brings; those beyond it get their tokens. */
+static struct cq_handle *take_from_progress(struct channel_handle *h, uint64_t *deadline)
+{
+    struct node *n = h->context->node;
+    struct cq_handle *taken = NULL;
+
+    node_lock(n);
+    h->quiet = true;
+    node_progress(n);
+    h->quiet = false;
+    if (h->untold > 0) {
+        taken = take_event(h);
+        while (--h->untold > 0)
+            event_fd_signal(h->ibv.fd);
+    }
+    *deadline = node_deadline(n);
+    node_unlock(n);
+    return taken;
+}
+
+/* Returns 0 or a negative errno; *taken is an event then. */
+static int serve_until_event(struct channel_handle *h, struct cq_handle **taken)
+{
+    struct node *n = h->context->node;
+    uint64_t deadline;
+    int result = 0;
+    bool told;
+
+    node_lock(n);
+    deadline = node_deadline(n);
+    told = !list_empty(&h->ready);
+    node_unlock(n);
+    if (told && event_fd_try(h->ibv.fd))
+        *taken = take_told(h);
+    while (*taken == NULL && result >= 0) {
+        result = node_wait(n, h->ibv.fd, deadline);
+        if (result == 0)
+            *taken = take_from_progress(h, &deadline);
+        else if (result > 0 && event_fd_try(h->ibv.fd))
+            *taken = take_told(h);
+    }
+    return result < 0 ? result : 0;
+}
+
+static void end_wait(void *node)
+{
+    node_wait_end(node);
+}
+
+/* Waits for an event and serves the node; the thread may be cancelled meanwhile. */
+static int wait_serving(struct channel_handle *h, struct cq_handle **taken)
+{
+    int result;
+
+    pthread_cleanup_push(end_wait, h->context->node);
+    result = serve_until_event(h, taken);
+    pthread_cleanup_pop(1);
+    return result;
+}
+
+/* Waits as the application set the descriptor up; another thread serves. */
+static int wait_told(struct channel_handle *h, struct cq_handle **taken)
+{
+    node_before_sleep(h->context->node);
+    if (event_fd_wait(h->ibv.fd) != 0)
+        return -errno;
+    *taken = take_told(h);
+    return 0;
+}
+
 EXPORT int ibv_get_cq_event(struct ibv_comp_channel *channel, struct ibv_cq **cq, void **cq_context)
 {
     struct channel_handle *h = channel_of(channel);
@@ -100,12 +184,13 @@ EXPORT int ibv_get_cq_event(struct ibv_comp_channel *channel, struct ibv_cq **cq
         return -1;
     }
     while (taken == NULL) {
-        node_before_sleep(h->context->node);
-        if (event_fd_wait(channel->fd) != 0)
+        bool serves = event_fd_blocks(channel->fd) && node_wait_begin(h->context->node);
+        int result = serves ? wait_serving(h, &taken) : wait_told(h, &taken);
+
+        if (result != 0) {
+            errno = -result;
             return -1;
-        node_lock(h->context->node);
-        taken = take_event(h);
-        node_unlock(h->context->node);
+        }
     }
     *cq = ibv_cq_ex_to_cq(&taken->ibv);
     *cq_context = taken->ibv.cq_context;

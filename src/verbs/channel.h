@@ -18,6 +18,8 @@ struct channel_handle {
     struct ibv_comp_channel ibv; /* refcnt counts CQs, under the node's lock */
     struct context_handle *context;
     struct list ready; /* CQs with events, under the node's lock */
+    bool quiet;        /* the thread that makes progress will take an event itself: no token */
+    uint32_t untold;   /* events without a token, while quiet */
 };
 
 static inline struct channel_handle *channel_of(struct ibv_comp_channel *ibv)

@@ -3,6 +3,7 @@
 #include "verbs/event_fd.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <stdint.h>
 #include <sys/eventfd.h>
 #include <sys/uio.h>
@@ -30,12 +31,23 @@ int event_fd_wait(int fd)
     return got == (ssize_t)sizeof(token) ? 0 : -1;
 }
 
-void event_fd_withdraw(int fd)
+bool event_fd_blocks(int fd)
+{
+    int flags = fcntl(fd, F_GETFL);
+
+    return flags >= 0 && (flags & O_NONBLOCK) == 0;
+}
+
+bool event_fd_try(int fd)
 {
     uint64_t token;
     struct iovec v = {.iov_base = &token, .iov_len = sizeof(token)};
 
+    return preadv2(fd, &v, 1, -1, RWF_NOWAIT) == (ssize_t)sizeof(token);
+}
+
+void event_fd_withdraw(int fd)
+{
     /* A kernel that cannot leaves the token: a wait then finds no event and goes on waiting. */
-    if (preadv2(fd, &v, 1, -1, RWF_NOWAIT) < 0)
-        return;
+    event_fd_try(fd);
 }

@@ -8,6 +8,8 @@
 #ifndef UROCE_VERBS_EVENT_FD_H
 #define UROCE_VERBS_EVENT_FD_H
 
+#include <stdbool.h>
+
 /* A descriptor without tokens, or -1 with errno. */
 int event_fd_open(void);
 
@@ -20,6 +22,12 @@ void event_fd_signal(int fd);
  * handler was not installed to restart calls).
  */
 int event_fd_wait(int fd);
+
+/* Whether event_fd_wait would wait. */
+bool event_fd_blocks(int fd);
+
+/* Takes a token if there is one. */
+bool event_fd_try(int fd);
 
 /*
  * Takes a token back, without waiting, for an event that is withdrawn. When a

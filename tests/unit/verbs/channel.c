@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
+#include <signal.h>
 #include <string.h>
 #include <sys/epoll.h>
 #include <time.h>
@@ -247,6 +248,106 @@ static void a_sleeper_is_woken(void **state)
     pair_close(&p);
 }
 
+/* A thread that waits for one event. */
+struct sleeper {
+    struct pair *pair;
+    pthread_t thread;
+    int result;
+    int error;
+};
+
+static void *sleep_once(void *arg)
+{
+    struct sleeper *s = arg;
+    struct ibv_cq *cq;
+    void *cq_context;
+
+    s->result = ibv_get_cq_event(s->pair->channel, &cq, &cq_context);
+    s->error = errno;
+    if (s->result == 0)
+        ibv_ack_cq_events(cq, 1);
+    return NULL;
+}
+
+static void put_to_sleep(struct sleeper *s, struct pair *p)
+{
+    const struct timespec pause = {.tv_nsec = 20000000};
+
+    *s = (struct sleeper){.pair = p, .result = 1};
+    assert_int_equal(pthread_create(&s->thread, NULL, sleep_once, s), 0);
+    nanosleep(&pause, NULL);
+}
+
+static void two_sleepers_get_an_event_each(void **state)
+{
+    struct sleeper sleepers[2];
+    struct pair p;
+
+    (void)state;
+    pair_setup(&p, IBV_QPT_RC, 0);
+    for (int i = 0; i < 2; i++)
+        put_to_sleep(&sleepers[i], &p);
+    for (int i = 0; i < 2; i++) {
+        assert_int_equal(ibv_req_notify_cq(p.recv_cq, 0), 0);
+        send_byte(&p, 0);
+    }
+    for (int i = 0; i < 2; i++) {
+        assert_int_equal(pthread_join(sleepers[i].thread, NULL), 0);
+        assert_int_equal(sleepers[i].result, 0);
+    }
+    expect_no_event(&p);
+    pair_close(&p);
+}
+
+static void what_comes_after_a_sleeper_was_cancelled_is_told(void **state)
+{
+    struct ibv_send_wr wr = {.opcode = IBV_WR_SEND};
+    struct sleeper sleeper;
+    struct pair p;
+
+    (void)state;
+    pair_setup(&p, IBV_QPT_RC, 0);
+    put_to_sleep(&sleeper, &p);
+    assert_int_equal(pthread_cancel(sleeper.thread), 0);
+    assert_int_equal(pthread_join(sleeper.thread, NULL), 0);
+    assert_int_equal(ibv_req_notify_cq(p.recv_cq, 0), 0);
+    post_receive(&p, 1, 1);
+    post_request(&p, &wr);
+    expect_event(&p); /* nobody polls */
+    pair_close(&p);
+}
+
+static void take_signal(int signal)
+{
+    (void)signal;
+}
+
+static void a_sleeper_is_interrupted_as_its_signal_handler_says(void **state)
+{
+    const int flags[] = {SA_RESTART, 0};
+    struct sleeper sleeper;
+    struct pair p;
+
+    (void)state;
+    pair_setup(&p, IBV_QPT_RC, 0);
+    put_to_sleep(&sleeper, &p);
+    for (int i = 0; i < 2; i++) {
+        const struct timespec pause = {.tv_nsec = 20000000};
+        const struct sigaction a = {.sa_handler = take_signal, .sa_flags = flags[i]};
+
+        assert_int_equal(sigaction(SIGUSR1, &a, NULL), 0);
+        assert_int_equal(pthread_kill(sleeper.thread, SIGUSR1), 0);
+        nanosleep(&pause, NULL);
+    }
+    assert_int_equal(pthread_join(sleeper.thread, NULL), 0);
+    assert_int_equal(sleeper.result, -1);
+    assert_int_equal(sleeper.error, EINTR);
+    assert_int_equal(ibv_req_notify_cq(p.recv_cq, 0), 0);
+    send_byte(&p, 0);
+    expect_event(&p);
+    pair_close(&p);
+}
+
 #define WAKE_COUNT 300
 
 static void *send_many(void *arg)
@@ -263,13 +364,13 @@ static void *send_many(void *arg)
 }
 
 /* The loop of the man page: arm, take all that is there, and only then sleep. */
-static void no_wake_up_is_lost_between_arming_and_sleeping(void **state)
+static void take_many(bool sleeps)
 {
     pthread_t thread;
     struct pair p;
+    struct sleeper sleeper = {.pair = &p};
     int taken = 0;
 
-    (void)state;
     pair_setup(&p, IBV_QPT_RC, 0);
     for (int i = 0; i < 8; i++)
         post_receive(&p, 1, 1);
@@ -280,11 +381,26 @@ static void no_wake_up_is_lost_between_arming_and_sleeping(void **state)
         assert_int_equal(ibv_req_notify_cq(p.recv_cq, 0), 0);
         for (; ibv_poll_cq(p.recv_cq, 1, &wc) == 1; taken++)
             post_receive(&p, 1, 1);
-        if (taken < WAKE_COUNT)
+        if (taken < WAKE_COUNT && !sleeps)
             expect_event(&p);
+        else if (taken < WAKE_COUNT)
+            sleep_once(&sleeper);
+        assert_int_equal(sleeper.result, 0);
     }
     assert_int_equal(pthread_join(thread, NULL), 0);
     pair_close(&p);
+}
+
+static void no_wake_up_is_lost_between_arming_and_polling_the_channel(void **state)
+{
+    (void)state;
+    take_many(false);
+}
+
+static void no_wake_up_is_lost_between_arming_and_sleeping(void **state)
+{
+    (void)state;
+    take_many(true);
 }
 
 static void queues_with_events_take_turns(void **state)
@@ -423,6 +539,10 @@ int main(void)
         cmocka_unit_test(a_moderated_queue_waits_no_longer_than_its_period),
         cmocka_unit_test(what_cannot_be_modified_is_refused),
         cmocka_unit_test(a_sleeper_is_woken),
+        cmocka_unit_test(two_sleepers_get_an_event_each),
+        cmocka_unit_test(what_comes_after_a_sleeper_was_cancelled_is_told),
+        cmocka_unit_test(a_sleeper_is_interrupted_as_its_signal_handler_says),
+        cmocka_unit_test(no_wake_up_is_lost_between_arming_and_polling_the_channel),
         cmocka_unit_test(no_wake_up_is_lost_between_arming_and_sleeping),
         cmocka_unit_test(queues_with_events_take_turns),
         cmocka_unit_test(a_channel_in_use_is_not_destroyed),
