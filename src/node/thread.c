@@ -337,8 +337,6 @@ static bool serve(struct thread *t, uint64_t *deadline)
             t->slept_ns = n->now;
             atomic_store(&n->thread_state, THREAD_WAITING);
         }
-    } else {
-        atomic_store(&n->thread_state, THREAD_NONE);
     }
     node_release(n);
     return goes_on;

@@ -140,7 +140,7 @@ int cq_handle_modify(struct ibv_cq *cq, struct ibv_modify_cq_attr *attr)
     if (attr->attr_mask != IBV_CQ_ATTR_MODERATE)
         return EINVAL;
     node_lock(h->context->node);
-    cq_moderate(h->cq, attr->moderate.cq_count, attr->moderate.cq_period * NS_PER_US);
+    cq_moderate(h->cq, attr->moderate.cq_count, (uint64_t)attr->moderate.cq_period * NS_PER_US);
     node_unlock(h->context->node);
     return 0;
 }

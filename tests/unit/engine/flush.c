@@ -95,13 +95,13 @@ static void flush_is_answered_by_an_empty_response(void **state)
 {
     struct peer *p = *state;
 
-    for (uint8_t selectivity = FLUSH_RANGE; selectivity <= FLUSH_REGION; selectivity++) {
+    for (unsigned selectivity = FLUSH_RANGE; selectivity <= FLUSH_REGION; selectivity++) {
         peer_sends(p, (struct script){.operation = OP_FLUSH,
                                       .psn = selectivity,
                                       .remote = TARGET,
                                       .dma_len = 64,
                                       .placement = FLUSH_GLOBAL,
-                                      .selectivity = selectivity});
+                                      .selectivity = (uint8_t)selectivity});
         expect_empty_response(p, selectivity, selectivity + 1u);
     }
     peer_sends(

@@ -6,10 +6,10 @@
 #include "fixture.h"
 
 #define ROWS_MAX 128u
-#define PAGE_LEN 4096u
-#define MEMORY_LEN (8u * PAGE_LEN)
-#define RECEIVE_OFFSET (4u * PAGE_LEN) /* of receives in a side's memory */
-#define MESSAGE_LEN 600u               /* three packets of 256 bytes; one on UD */
+#define PAGE_LEN ((size_t)4096)
+#define MEMORY_LEN (8 * PAGE_LEN)
+#define RECEIVE_OFFSET (4 * PAGE_LEN) /* of receives in a side's memory */
+#define MESSAGE_LEN 600u              /* three packets of 256 bytes; one on UD */
 
 /* What is wrong. */
 enum fault {

@@ -188,7 +188,7 @@ void print_table(void)
 
         printf("| %s | %s | ", r->name, type_name(r->type));
         print_operations(r->operations);
-        printf(" | %s | %s | %s | %s | %s | %s |\n", status_name(r->status),
+        printf(" | %s | %s | %s | %s | %s | %s |\n", status_name((int)r->status),
                status_name(r->receive), event_name(r->event), state_name(r->own_state),
                state_name(r->peer_state), r->reason);
     }

@@ -39,7 +39,7 @@ static void *post_all(void *arg)
     const struct member *m = arg;
     struct pair *p = &m->crowd->pair;
     struct ibv_sge sge = {
-        .addr = (uintptr_t)p->buf + 64u * m->number, .length = 64, .lkey = p->mr->lkey};
+        .addr = (uintptr_t)p->buf + (size_t)64 * m->number, .length = 64, .lkey = p->mr->lkey};
     struct ibv_send_wr wr = {.opcode = IBV_WR_RDMA_WRITE,
                              .sg_list = &sge,
                              .num_sge = 1,
@@ -47,11 +47,11 @@ static void *post_all(void *arg)
     struct ibv_send_wr *bad;
 
     wr.wr.rdma.rkey = p->mr->rkey;
-    wr.wr.rdma.remote_addr = (uintptr_t)p->buf + BUF_SIZE + 64u * m->number;
+    wr.wr.rdma.remote_addr = (uintptr_t)p->buf + BUF_SIZE + (size_t)64 * m->number;
     for (uint32_t i = 0; i < REQUESTS; i++) {
         int error;
 
-        wr.wr_id = m->number * REQUESTS + i;
+        wr.wr_id = (uint64_t)m->number * REQUESTS + i;
         while ((error = ibv_post_send(p->qp[0], &wr, &bad)) == ENOMEM &&
                !atomic_load(&m->crowd->stop))
             sched_yield();
@@ -63,7 +63,7 @@ static void *post_all(void *arg)
 
 static void note(struct crowd *c, uint64_t wr_id, enum ibv_wc_status status)
 {
-    if (status != IBV_WC_SUCCESS || wr_id >= POSTERS * REQUESTS) {
+    if (status != IBV_WC_SUCCESS || wr_id >= (uint64_t)POSTERS * REQUESTS) {
         atomic_fetch_add(&c->wrong, 1);
         return;
     }
