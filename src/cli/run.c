@@ -8,6 +8,7 @@
 #include "cli/command.h"
 #include "cli/port.h"
 #include "cli/program.h"
+#include "cli/sysfs_tree.h"
 #include "link/fault_rule.h"
 #include "node/device.h"
 #include "node/settings.h"
@@ -26,6 +27,7 @@
 
 #define ROCE_PORT 4791
 #define DROPIN_NAME "libibverbs.so.1"
+#define SYSFS_NAME "liburoce-sysfs.so"
 
 /* As env(1) and nohup(1) have them. */
 enum run_status {
@@ -257,6 +259,50 @@ static int record_path_set(const char *path)
     return error;
 }
 
+/* Appends a word to a variable that is a list. */
+static int list_append(const char *name, const char *word)
+{
+    const char *old = getenv(name);
+    char *list;
+    int error = 0;
+
+    if (!old || !*old)
+        return setenv(name, word, 1) ? -errno : 0;
+    if (strstr(old, word))
+        return 0;
+    if (asprintf(&list, "%s:%s", old, word) < 0)
+        return -ENOMEM;
+    if (setenv(name, list, 1) != 0)
+        error = -errno;
+    free(list);
+    return error;
+}
+
+/*
+ * For programs that look into /sys/class/infiniband themselves. Most do not, so a system where this
+ * cannot be had is worth a note and no more.
+ */
+static void sysfs_set(const char *dropin)
+{
+    char library[PATH_MAX + sizeof(SYSFS_NAME)];
+    char root[PATH_MAX];
+    int error;
+
+    snprintf(library, sizeof(library), "%s/%s", dropin, SYSFS_NAME);
+    if (!settings_get()->sysfs || access(library, R_OK) != 0 || strpbrk(library, " :"))
+        return;
+    error = sysfs_tree_make(root, sizeof(root));
+    if (!error)
+        error = setenv("UROCE_SYSFS_ROOT", root, 1) ? -errno : 0;
+    if (!error)
+        error = list_append("LD_PRELOAD", library);
+    /* A program with AddressSanitizer would not start behind a library that is preloaded. */
+    if (!error)
+        error = list_append("ASAN_OPTIONS", "verify_asan_link_order=0");
+    if (error)
+        complain("note: /sys/class/infiniband is not shown to the program: %s", strerror(-error));
+}
+
 static int environment_set(const struct run_options *options, const char *dropin)
 {
     const struct {
@@ -309,7 +355,8 @@ static void print_command(const char *path, char **program)
     puts("env \\");
     for (char **variable = environ; *variable; variable++) {
         if (strncmp(*variable, "LD_LIBRARY_PATH=", 16) == 0 ||
-            strncmp(*variable, "UROCE_", 6) == 0) {
+            strncmp(*variable, "LD_PRELOAD=", 11) == 0 ||
+            strncmp(*variable, "ASAN_OPTIONS=", 13) == 0 || strncmp(*variable, "UROCE_", 6) == 0) {
             fputs("  ", stdout);
             print_quoted(*variable);
             puts(" \\");
@@ -344,6 +391,7 @@ static int run(const struct run_options *options)
         return status;
     if (environment_set(options, dropin) != 0)
         return STATUS_CANNOT_WORK;
+    sysfs_set(dropin);
     if (options->dry_run) {
         print_command(path, options->program);
         return 0;

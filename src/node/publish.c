@@ -149,6 +149,7 @@ static void fill_head(struct stat_head *h, const struct node *n)
         .layout = stat_layout(),
         .pid = (uint32_t)n->pid,
         .uid = geteuid(),
+        .network = stat_network(),
         .qp_capacity = h->qp_capacity,
         .started_ns = node_now(),
     };

@@ -31,6 +31,7 @@ struct settings {
     bool bpf;
     bool guests;
     bool stat;
+    bool sysfs;
     uint64_t send_sockets;
     uint64_t receive_buffer; /* bytes, or SETTING_AUTO: what the kernel allows */
     uint64_t window;         /* bytes, or SETTING_AUTO */

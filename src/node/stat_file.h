@@ -63,6 +63,7 @@ struct stat_head {
     uint32_t layout; /* stat_layout() of the writer: names and sizes of all that follows */
     uint32_t pid;
     uint32_t uid;
+    uint64_t network; /* stat_network() of the writer */
     _Atomic uint32_t sequence;
     uint32_t qp_capacity;
     uint32_t port_count;
@@ -77,6 +78,9 @@ struct stat_head {
 
 /* A number that differs when the layout does: of another build, a file cannot be read. */
 uint32_t stat_layout(void);
+
+/* The network namespace of this process, by its inode; 0 when it cannot be told. */
+uint64_t stat_network(void);
 
 /* --- reading --- */
 

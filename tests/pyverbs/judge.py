@@ -2,8 +2,8 @@
 """Runs tests of the pyverbs suite, each in a process of its own, inside `uroce run`.
 
 usage: judge.py FOLDER DEVICE SECONDS [--impatient]
-FOLDER holds the package `tests`. Names of tests come on standard input, one a line, and for each
-leaves one line of JSON: name, outcome (ok, skip, fail, crash, hang), text, seconds. Without a name
+FOLDER holds the package `tests`. Names of tests come on standard input, one a line (behind a name may
+stand a blank and a limit in seconds of its own), and for each leaves one line of JSON: name, outcome (ok, skip, fail, crash, hang), text, seconds. Without a name
 to run it has told first which tests there are, as a list.
 
 The modules are loaded once; each test runs in a fork of that, which has opened no device yet, and
@@ -162,9 +162,9 @@ def main():
     tests = load(folder, device, "--impatient" in sys.argv)
     print(json.dumps(sorted(tests)), flush=True)
     for line in sys.stdin:
-        name = line.strip()
+        name, _, own_limit = line.strip().partition(" ")
         start = time.monotonic()
-        outcome, text = judge(tests[name], float(limit)) if name in tests else (
+        outcome, text = judge(tests[name], float(own_limit or limit)) if name in tests else (
             "fail", "the suite has no such test")
         print(json.dumps({"name": name, "outcome": outcome, "text": text,
                           "seconds": time.monotonic() - start}), flush=True)

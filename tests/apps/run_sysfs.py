@@ -1,0 +1,130 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-2-Clause
+"""What programs under `uroce run` find in /sys/class/infiniband and /dev/infiniband.
+
+Stock tools (sh, cat, ls, find, python) look by all the calls that they have. Exit status 77: it could not
+be run.
+"""
+import argparse
+import pathlib
+import sys
+import tempfile
+
+import places
+import programs
+import run_apps
+
+SKIPPED = 77
+PORT = "/sys/class/infiniband/uroce_lo/ports/1"
+
+
+class Shell:
+    def __init__(self, runner, host):
+        self.runner = runner
+        self.host = host
+
+    def says(self, line, env=()):
+        output, status = self.runner.run_alone(self.host, ["sh", "-c", line], env)
+        assert status == 0, "'%s' ended with %s: %s" % (line, status, output)
+        return output.split()
+
+
+def devices_are_listed(shell):
+    assert shell.says("ls /sys/class/infiniband") == ["uroce_lo"]
+    assert shell.says("ls /sys/class/infiniband/uroce_lo/device/net") == ["lo"]
+    assert "uverbs0" in shell.says("ls /sys/class/infiniband_verbs")
+    assert shell.says("cat /sys/class/infiniband_verbs/uverbs0/ibdev") == ["uroce_lo"]
+
+
+def files_agree_with_ibv_devinfo(shell):
+    verbose = " ".join(shell.says("ibv_devinfo -v"))
+    assert "node_guid: " + shell.says("cat /sys/class/infiniband/uroce_lo/node_guid")[0] in verbose
+    assert "fw_ver: " + shell.says("cat /sys/class/infiniband/uroce_lo/fw_ver")[0] in verbose
+    assert shell.says("cat %s/state" % PORT) == ["4:", "ACTIVE"]
+    assert "PORT_ACTIVE" in verbose
+    for index in shell.says("ls %s/gids" % PORT):
+        assert shell.says("cat %s/gid_attrs/types/%s" % (PORT, index)) == ["RoCE", "v2"]
+        assert shell.says("cat %s/gid_attrs/ndevs/%s" % (PORT, index)) == ["lo"]
+
+
+def device_node_is_a_character_device_that_can_be_opened(shell):
+    shell.says("test -c /dev/infiniband/uverbs0 -a -r /dev/infiniband/uverbs0 "
+               "-a -w /dev/infiniband/uverbs0 && : <>/dev/infiniband/uverbs0")
+
+
+def every_call_finds_it(shell):
+    code = ("import glob, os; p = '/sys/class/infiniband/uroce_lo'; "
+            "assert os.path.isdir(p) and os.path.islink(p) and os.access(p, os.R_OK); "
+            "assert os.listdir(p + '/ports') == ['1']; "
+            "assert [e.name for e in os.scandir('/sys/class/infiniband')] == ['uroce_lo']; "
+            "assert glob.glob('/sys/class/infiniband/*/ports/1/state'); "
+            "d = os.open(p, os.O_RDONLY); assert os.open('fw_ver', os.O_RDONLY, dir_fd=d) > 0; "
+            "assert os.path.realpath(p).endswith('/uroce_lo'); "
+            "assert not os.path.exists('/sys/class/infinibandit'); print('good')")
+    assert shell.says('python3 -c "%s"' % code) == ["good"]
+    assert shell.says("find -L /sys/class/infiniband -name fw_ver")
+    assert shell.says("cd %s/counters && cat port_xmit_data" % PORT) == ["0"]
+
+
+def other_paths_are_left_alone(shell):
+    assert shell.says("cat /proc/self/comm") == ["cat"]
+    assert "lo" in shell.says("ls /sys/class/net")
+    shell.says("test ! -e /sys/class/infiniband/none && test ! -e /dev/infinibandit")
+
+
+def switched_off_nothing_is_redirected(shell):
+    with_it, without = (shell.says("ls -d /sys/class/infiniband/uroce_lo 2>&1 || :", env)
+                        for env in ((), (("UROCE_SYSFS", "off"),)))
+    assert with_it != without, without
+    assert shell.says("env | grep -c UROCE_SYSFS_ROOT || :", (("UROCE_SYSFS", "off"),)) == ["0"]
+
+
+def counters_are_those_of_now(shell):
+    port = str(programs.free_port())
+    words = ["ib_write_bw", "-F", "-x", shell.runner.gid_index(shell.host, "ipv4"), "-n", "20000000",
+             "-p", port]
+    ends = [shell.runner.start(shell.host, words)]
+    try:
+        while not programs.listens(ends[0].pid, int(port)):
+            assert ends[0].alive(), ends[0].output
+        ends.append(shell.runner.start(shell.host, [*words, shell.host.ipv4]))
+        line = ("cd %s/counters; n=0; while [ $(cat port_xmit_packets) -lt 1000 ]; do sleep 0.1; done; "
+                "cat port_xmit_data; sleep 0.5; cat %s/counters/port_xmit_data; "
+                "cat ../hw_counters/rx_write_requests" % (PORT, PORT))
+        first, second, writes = map(int, shell.says(line))
+    finally:
+        for end in ends:
+            end.kill()
+    assert 0 < first < second and writes > 0, (first, second, writes)
+
+
+CASES = (devices_are_listed, files_agree_with_ibv_devinfo,
+         device_node_is_a_character_device_that_can_be_opened, every_call_finds_it,
+         other_paths_are_left_alone, switched_off_nothing_is_redirected, counters_are_those_of_now)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--build", default="build", help="the build folder (default: build)")
+    build = pathlib.Path(parser.parse_args().build).resolve()
+    failed = 0
+    with tempfile.TemporaryDirectory(prefix="uroce-sysfs-") as scratch, \
+            places.Namespaces() as namespaces:
+        uroce = run_apps.stage(build, places.drop_words(), scratch)
+        try:
+            host = places.PLACES["lo"](namespaces).server
+        except places.Unavailable as reason:
+            print("skipped: %s" % reason)
+            return SKIPPED
+        for case in CASES:
+            try:
+                case(Shell(programs.Runner(uroce), host))
+                print("ok       %s" % case.__name__)
+            except (AssertionError, programs.Failure, ValueError) as fault:
+                failed += 1
+                print("FAILED   %s\n    %s" % (case.__name__, str(fault).replace("\n", "\n    ")))
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
