@@ -11,6 +11,7 @@
 #include <isa-l/crc.h>
 #include <netinet/in.h>
 #include <netinet/udp.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -333,6 +334,24 @@ static const struct question questions[] = {
     {.name = "crc32", .unit = "MB/s", .parent = compute_crc, .per = 1e6},
 };
 
+/* Two that spin take a core each; who sleeps goes where the scheduler likes. */
+static void choose_core(uint32_t side)
+{
+    cpu_set_t cores, one;
+    size_t core = SIZE_MAX;
+
+    check(sched_getaffinity(0, sizeof(cores), &cores) == 0, "sched_getaffinity");
+    for (uint32_t i = 0; i <= side; i++)
+        do
+            core++;
+        while (core < CPU_SETSIZE && !CPU_ISSET(core, &cores));
+    if (core >= CPU_SETSIZE)
+        return;
+    CPU_ZERO(&one);
+    CPU_SET(core, &one);
+    check(sched_setaffinity(0, sizeof(one), &one) == 0, "sched_setaffinity");
+}
+
 static void set_segments(bool on)
 {
     int segment = on ? (int)SEGMENT_LEN : 0;
@@ -373,6 +392,8 @@ static void ask(const struct question *q, const char *address, double seconds)
         children[i] = fork();
         check(children[i] >= 0, "fork");
         if (children[i] == 0) {
+            if (!q->sleeps)
+                choose_core((uint32_t)i);
             part();
             _exit(0);
         }
