@@ -529,6 +529,13 @@ int fault_plan_parse(const char *text, struct fault_plan *out, char *error)
         return -EINVAL;
     }
     memcpy(out->text, text, rest.len + 1);
+    for (size_t i = 0; i < rest.len; i++) {
+        if (((unsigned char)text[i] < ' ' && text[i] != '\t') || text[i] == 0x7f) {
+            snprintf(error, FAULT_ERROR_SIZE, "fault rules: character %zu is a control character",
+                     i + 1);
+            return -EINVAL;
+        }
+    }
     while (rest.at != NULL) {
         int err;
 

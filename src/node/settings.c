@@ -190,6 +190,18 @@ static bool parse_number(const struct setting *s, const char *text, uint64_t *ou
     return true;
 }
 
+static bool is_control(char c)
+{
+    return ((unsigned char)c < ' ' && c != '\t') || c == 0x7f;
+}
+
+static bool has_control(const char *text)
+{
+    while (*text != '\0' && !is_control(*text))
+        text++;
+    return *text != '\0';
+}
+
 /* Writes the value that text means into out, or changes nothing and returns false. */
 static bool setting_parse(const struct setting *s, const char *text, struct settings *out)
 {
@@ -201,7 +213,7 @@ static bool setting_parse(const struct setting *s, const char *text, struct sett
     case KIND_LEVEL:
         return parse_level(text, field);
     case KIND_TEXT:
-        if (strlen(text) > s->max)
+        if (strlen(text) > s->max || has_control(text))
             return false;
         strcpy(field, text);
         return true;
@@ -241,6 +253,11 @@ __attribute__((format(printf, 2, 3))) static void complain(const struct settings
     va_start(args, format);
     vsnprintf(sentence, sizeof(sentence), format, args);
     va_end(args);
+    /* What is quoted came from outside and may be anything; a complaint is one line. */
+    for (char *c = sentence; *c != '\0'; c++) {
+        if (is_control(*c))
+            *c = '?';
+    }
     source->complain(sentence);
 }
 

@@ -139,6 +139,7 @@ static void every_mistake_is_named_with_its_place(void **state)
         {"drop=101%", "'101%' should be a percentage"},
         {"drop=-1%", "'-1%' should be a percentage"},
         {"drop=0.00000001%", "should be a percentage"},
+        {"drop=1%\n,dup=1%", "character 8 is a control character"},
         {"drop=", "at character 6: '' should be a percentage"},
         {"delay", "at character 6: delay needs a value: a time up to an hour with its unit"},
         {"delay=100", "'100' should be a time"},

@@ -297,6 +297,76 @@ static void every_default_is_a_good_value_of_its_setting(void **state)
     }
 }
 
+/* Each row of the settings' own table with each of these, so that a new setting is covered too. */
+static void each_setting_refuses_nonsense_in_one_clear_line(void **state)
+{
+    static char huge[6000];
+    const char *const nonsense[] = {
+        "nonsense",
+        "nan",
+        "inf",
+        "-1",
+        "+1",
+        "1e3",
+        "0x",
+        "0xg",
+        "1.5",
+        "12 apples",
+        "1KB",
+        "1 K",
+        "K",
+        "10s",
+        "99999999999999999999999",
+        "18446744073709551616",
+        "999999999G",
+        " ",
+        " 1",
+        "1 ",
+        "auto ",
+        "on off",
+        "1,2",
+        "%s%n",
+        "\xff\xfe",
+        "\xc3\x28",
+        /* not even in a text */
+        "\n",
+        "a\nb",
+        "1\n",
+        "on\r",
+        "\x1b[31mred",
+        "\x7f",
+        "\a",
+        huge,
+    };
+    const uint32_t texts = 26; /* those before are fine for a text */
+    struct settings defaults = with(NULL, NULL);
+    struct setting_description d;
+
+    (void)state;
+    memset(huge, 'x', sizeof(huge) - 1);
+    for (uint32_t index = 0; settings_describe(index, &d); index++) {
+        bool is_text;
+
+        with(d.name, "nonsense");
+        is_text = complaints == 0;
+        for (uint32_t i = 0; i < sizeof(nonsense) / sizeof(nonsense[0]); i++) {
+            struct settings s = with(d.name, nonsense[i]);
+
+            if (is_text && i < texts) {
+                assert_int_equal(complaints, 0);
+                continue;
+            }
+            if (complaints != 1)
+                fail_msg("%s='%.40s' gives %u complaints", d.name, nonsense[i], complaints);
+            assert_non_null(strstr(complaint, d.name));
+            assert_non_null(strstr(complaint, d.values));
+            assert_memory_equal(&s, &defaults, sizeof(s));
+            for (const char *c = complaint; *c != '\0'; c++)
+                assert_false((unsigned char)*c < ' ' || *c == 0x7f);
+        }
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -305,6 +375,7 @@ int main(void)
         cmocka_unit_test(a_wrong_value_is_said_and_the_default_stays),
         cmocka_unit_test(a_complaint_is_one_line_that_names_all),
         cmocka_unit_test(a_text_that_is_too_long_is_refused),
+        cmocka_unit_test(each_setting_refuses_nonsense_in_one_clear_line),
         cmocka_unit_test(faults_and_recordings_have_room_for_long_texts),
         cmocka_unit_test(an_empty_variable_is_as_none),
         cmocka_unit_test(a_file_takes_both_forms_of_a_name),
