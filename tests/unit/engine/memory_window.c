@@ -110,7 +110,7 @@ static void window_opens_its_range_and_nothing_around_it(void **state)
     static const struct {
         int64_t offset; /* from the first byte */
         bool open;
-    } rows[] = {{0, true}, {LEN - 8, true}, {-1, false}, {LEN - 7, false}, {-LEN, false}};
+    } rows[] = {{0, true}, {LEN - 8, true}, {-1, false}, {LEN - 7, false}, {-(int64_t)LEN, false}};
     struct peer *p = *state;
 
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
@@ -672,7 +672,7 @@ static void message_stops_where_its_window_is_closed(void **state)
     struct peer *p = *state;
     struct scene s = scene_open(p, MW_TYPE_2);
 
-    s.bind.len = 3 * PMTU;
+    s.bind.len = 3ull * PMTU;
     bound(p, &s.bind);
     peer_sends(p, (struct script){.operation = OP_WRITE_FIRST,
                                   .psn = 0,
