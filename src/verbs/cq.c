@@ -9,6 +9,7 @@
 #include "verbs/channel.h"
 #include "verbs/context.h"
 #include "verbs/export.h"
+#include "verbs/pd.h"
 
 #define NS_PER_US 1000u
 #define POLL_BATCH 16u /* entries translated at a time; they lie on the stack */
@@ -19,15 +20,27 @@ static const uint64_t wc_flags_supported = (uint64_t)IBV_WC_STANDARD_FLAGS |
 
 /* --- create and destroy --- */
 
+/* The parent domain that a CQ may be made with is one of the same context. */
+static bool domain_fits(const struct context_handle *c, const struct ibv_cq_init_attr_ex *attr)
+{
+    if ((attr->comp_mask & IBV_CQ_INIT_ATTR_MASK_PD) == 0)
+        return true;
+    return attr->parent_domain != NULL && attr->parent_domain->context == &c->verbs.context &&
+           pd_of(attr->parent_domain)->domain != NULL;
+}
+
 static int check_new(struct context_handle *c, const struct ibv_cq_init_attr_ex *attr)
 {
+    const uint32_t mask_known = IBV_CQ_INIT_ATTR_MASK_FLAGS | IBV_CQ_INIT_ATTR_MASK_PD;
     const uint32_t flags_known =
         IBV_CREATE_CQ_ATTR_SINGLE_THREADED | IBV_CREATE_CQ_ATTR_IGNORE_OVERRUN;
 
     if (!context_alive(c))
         return EIO;
-    if ((attr->comp_mask & ~(uint32_t)IBV_CQ_INIT_ATTR_MASK_FLAGS) != 0)
+    if ((attr->comp_mask & ~mask_known) != 0)
         return EOPNOTSUPP;
+    if (!domain_fits(c, attr))
+        return EINVAL;
     if ((attr->wc_flags & ~wc_flags_supported) != 0)
         return EOPNOTSUPP;
     if ((attr->comp_mask & IBV_CQ_INIT_ATTR_MASK_FLAGS) != 0 && (attr->flags & ~flags_known) != 0)

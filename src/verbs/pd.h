@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * Protection domains as applications hold them: a domain itself, the same one
- * imported into another context, and parent domains, which are a domain with
- * ways to take memory and a thread domain beside it.
+ * imported into another context, and parent domains, which are a domain with a
+ * thread domain beside it. Their allocators are accepted and not called: no
+ * device reads the queues, so that nothing is gained by where they lie.
  */
 #ifndef UROCE_VERBS_PD_H
 #define UROCE_VERBS_PD_H
@@ -24,12 +25,8 @@ struct pd_handle {
     /* a parent domain */
     struct pd_handle *domain; /* what it extends; NULL: it is none */
     struct td_handle *td;     /* or NULL */
-    void *(*alloc)(struct ibv_pd *pd, void *pd_context, size_t size, size_t alignment,
-                   uint64_t resource_type); /* or NULL */
-    void (*free)(struct ibv_pd *pd, void *pd_context, void *ptr, uint64_t resource_type);
-    void *pd_context;
     /* under the node's lock */
-    uint32_t use_count; /* parent domains upon it; a parent domain's: objects in its memory */
+    uint32_t use_count; /* parent domains upon it */
 };
 
 static inline struct pd_handle *pd_of(struct ibv_pd *ibv)

@@ -173,6 +173,28 @@ static void parent_domains_that_make_no_sense_are_refused(void **state)
     assert_int_equal(ibv_close_device(context), 0);
 }
 
+static void a_cq_may_be_made_with_a_parent_domain_and_no_other(void **state)
+{
+    struct ibv_context *context = open_loopback();
+    struct ibv_pd *pd = ibv_alloc_pd(context);
+    struct ibv_pd *parent = extend(pd, NULL);
+    struct ibv_cq_init_attr_ex attr = {
+        .cqe = 4, .comp_mask = IBV_CQ_INIT_ATTR_MASK_PD, .parent_domain = parent};
+    struct ibv_cq_ex *cq = ibv_create_cq_ex(context, &attr);
+
+    (void)state;
+    assert_non_null(cq);
+    assert_int_equal(ibv_destroy_cq(ibv_cq_ex_to_cq(cq)), 0);
+    attr.parent_domain = pd;
+    assert_null(ibv_create_cq_ex(context, &attr));
+    assert_int_equal(errno, EINVAL);
+    attr.parent_domain = NULL;
+    assert_null(ibv_create_cq_ex(context, &attr));
+    assert_int_equal(ibv_dealloc_pd(parent), 0);
+    assert_int_equal(ibv_dealloc_pd(pd), 0);
+    assert_int_equal(ibv_close_device(context), 0);
+}
+
 static void as_many_domains_as_are_advertised(void **state)
 {
     static struct ibv_pd *pds[70000];
@@ -200,6 +222,7 @@ int main(void)
         cmocka_unit_test(a_parent_domain_stands_for_its_domain),
         cmocka_unit_test(a_thread_domain_lives_as_long_as_it_is_used),
         cmocka_unit_test(parent_domains_that_make_no_sense_are_refused),
+        cmocka_unit_test(a_cq_may_be_made_with_a_parent_domain_and_no_other),
         cmocka_unit_test(as_many_domains_as_are_advertised),
     };
 
