@@ -28,8 +28,11 @@ static uint64_t pick(struct dice *d, const uint64_t *from, uint32_t count)
 
 static void roll_faults(struct plan *p, struct dice *d)
 {
+    /* Where nothing may fail, eight tries in a row must not be lost in a hundred thousand runs. */
+    const uint32_t lose_max = p->mode == MODE_exhaustion || p->mode == MODE_hostile ? 80000 : 50000;
+
     p->faults = (struct faults){
-        .lose = (uint32_t)PICK(d, 0, 1000, 10000, 30000, 80000),
+        .lose = (uint32_t)PICK(d, 0, 1000, 10000, 30000, lose_max),
         .duplicate = (uint32_t)PICK(d, 0, 0, 2000, 20000, 100000),
         .reorder = (uint32_t)PICK(d, 0, 0, 2000, 20000, 100000),
         .corrupt = (uint32_t)PICK(d, 0, 1000, 10000),
