@@ -46,6 +46,20 @@ static bool is_due(struct app *a, struct app_cq *q)
     return true;
 }
 
+/* An error of the responder is seen at once; one of the requester by its completion.
+ * It may have happened within this turn: closing a connection lets its host send. */
+static void allow_flushes(struct app *a)
+{
+    uint32_t i;
+
+    for (i = 0; i < a->endpoint_count; i++) {
+        struct endpoint *ep = a->endpoints[i];
+
+        if (app_expects_errors(a) && ep->connection && qp_state(ep->qp) == QP_ERR)
+            ep->own.errors_allowed |= STATUS_BIT(STATUS_WR_FLUSH_ERR);
+    }
+}
+
 static uint32_t poll(struct app *a, struct app_host *home, struct app_cq *q)
 {
     bool all = q->habit != CQ_POLLED || a->finished;
@@ -61,6 +75,7 @@ static uint32_t poll(struct app *a, struct app_host *home, struct app_cq *q)
         cq_arm(q->cq, q->habit == CQ_SOLICITED);
     q->notified = false;
     q->turns = 0;
+    allow_flushes(a);
     do {
         uint32_t ask = all ? 16 : (uint32_t)dice_between(&a->dice, 1, 16);
 
@@ -195,25 +210,11 @@ static void say_who_is_late(const struct app *a)
     }
 }
 
-/* An error of the responder is seen at once; one of the requester by its completion. */
-static void allow_flushes(struct app *a)
-{
-    uint32_t i;
-
-    for (i = 0; i < a->endpoint_count; i++) {
-        struct endpoint *ep = a->endpoints[i];
-
-        if (app_expects_errors(a) && ep->connection && qp_state(ep->qp) == QP_ERR)
-            ep->own.errors_allowed |= STATUS_BIT(STATUS_WR_FLUSH_ERR);
-    }
-}
-
 uint32_t app_work_of(struct app *a, struct app_host *home)
 {
     uint32_t count = 0;
     uint32_t i;
 
-    allow_flushes(a);
     for (i = 0; i < home->cq_count; i++)
         count += poll(a, home, &home->cqs[i]);
     receiving_shared_turn(a, home);
