@@ -65,11 +65,13 @@ asan: ## AddressSanitizer and UBSan over all tests that need no stock program
 	@UBSAN_OPTIONS=halt_on_error=1:print_stacktrace=1 ASAN_OPTIONS=detect_stack_use_after_return=1 \
 		tools/run-tests $(BUILD)-asan --no-suite apps --no-suite house --timeout-multiplier 3
 
-tsan: ## ThreadSanitizer over the tests that have threads
+tsan: ## ThreadSanitizer over the unit tests and stock programs under faults
 	@tools/install-deps build test
 	@$(call setup,$(BUILD)-tsan,-Db_sanitize=thread -Db_lundef=false)
 	@TSAN_OPTIONS=halt_on_error=1 setarch -R tools/run-tests $(BUILD)-tsan \
 		--suite unit --timeout-multiplier 3
+	@TSAN_OPTIONS='halt_on_error=1 exitcode=66' setarch -R tests/apps/run_apps.py \
+		--build $(BUILD)-tsan --preload "$$($(CC) -print-file-name=libtsan.so)" --group faults
 
 fuzz: ## each fuzz target for FUZZ_SECONDS (60)
 	@tools/install-deps build clang

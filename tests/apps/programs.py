@@ -101,12 +101,14 @@ def free_port():
 class Runner:
     """Knows how to start a program at a host, as whom, and over which libraries."""
 
-    def __init__(self, uroce):
+    def __init__(self, uroce, preload=None):
+        """preload: a library that programs load first, as ThreadSanitizer's must be."""
         self.uroce = uroce
+        self.extra = {"LD_PRELOAD": preload} if preload else {}
         self._gids = {}
 
     def start(self, host, words, env=(), user=None):
-        full = {**os.environ, **PATIENCE, **dict(host.env), **dict(env)}
+        full = {**os.environ, **PATIENCE, **self.extra, **dict(host.env), **dict(env)}
         drop = places.drop_words(host.user if user is None else user)
         return Process([*host.enter, *drop, self.uroce, "run", "--devices", host.netdev, "--",
                         *words], full)

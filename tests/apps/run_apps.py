@@ -34,6 +34,9 @@ def parse_arguments():
     parser.add_argument("--place", action="append", choices=places.PLACES, help="only there")
     parser.add_argument("--only", default="", metavar="REGEX",
                         help="only cases whose line (place/program arguments) matches")
+    parser.add_argument("--preload", metavar="LIB",
+                        help="programs load this first: the library of ThreadSanitizer, for a "
+                             "build with it")
     parser.add_argument("--repeat", type=int, default=1, help="run all of it so many times")
     parser.add_argument("--list", action="store_true", help="show the cases, run none")
     parser.add_argument("--verbose", action="store_true", help="show the output of good cases too")
@@ -156,7 +159,8 @@ def main():
     signal.signal(signal.SIGTERM, lambda *_: sys.exit("run_apps: told to stop"))
     os.environ.pop("LD_LIBRARY_PATH", None)
     with tempfile.TemporaryDirectory(prefix="uroce-apps-") as scratch:
-        runner = programs.Runner(stage(pathlib.Path(arguments.build).resolve(), drop, scratch))
+        runner = programs.Runner(stage(pathlib.Path(arguments.build).resolve(), drop, scratch),
+                                 arguments.preload)
         ran = failed = 0
         for _ in range(arguments.repeat):
             more_ran, more_failed = run_all(runner, arguments)
