@@ -24,8 +24,8 @@ enum access_set {
     ACCESS_REMOTE_ATOMIC = 1 << 3,
     ACCESS_MW_BIND = 1 << 4,
     ACCESS_ZERO_BASED = 1 << 5,
-    ACCESS_ON_DEMAND = 1 << 6, /* changes nothing here: who asks for it wants to be told it */
-    ACCESS_FLUSH_GLOBAL = 1 << 8,     /* IBA 1.5, annex A19 */
+    ACCESS_ON_DEMAND = 1 << 6,    /* changes nothing here: who asks for it wants to be told it */
+    ACCESS_FLUSH_GLOBAL = 1 << 8, /* IBA 1.5, annex A19 */
     ACCESS_FLUSH_PERSISTENT = 1 << 9, /* of a QP; no memory here is persistent */
 };
 

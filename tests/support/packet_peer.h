@@ -30,7 +30,7 @@ struct peer {
     uint32_t sent_head; /* next to be expected */
     uint32_t sent_tail;
     uint32_t batches; /* that the endpoint sent */
-    char *ladder; /* what travelled, a line each */
+    char *ladder;     /* what travelled, a line each */
     size_t ladder_len;
 };
 
