@@ -213,6 +213,23 @@ class Damage(unittest.TestCase):
         self.assertIn("only the first 3 flows are listed",
                       self.uroce.text(packets.pcap(frames), "--flows", "3"))
 
+    def test_each_word_and_each_length_of_pcapng_blocks_may_be_a_lie(self):
+        frame = packets.send_only()
+        whole = packets.pcapng([frame, frame])
+        headers_len = len(packets.pcapng([]))
+        spoiled = [whole[:cut] for cut in range(len(whole))]
+        for at in range(0, headers_len + 28, 4):
+            for word in (0, 1, 7, 12, 0x7ffffffc, 0xffffffff, 0x0a0d0d0a, 0x1a2b3c4d):
+                spoiled.append(whole[:at] + struct.pack("<I", word) + whole[at + 4:])
+        for i, capture in enumerate(spoiled):
+            done = self.uroce.run(capture)
+            complaints = done.stderr.decode().splitlines()
+            with self.subTest(case=i):
+                self.assertIn(done.returncode, (0, 1, 2))
+                self.assertLessEqual(len(complaints), 1)
+                self.assertTrue(all(line.startswith("uroce pcap: -: ") for line in complaints))
+                self.assertEqual(done.returncode == 2, done.stdout == b"" and complaints != [])
+
     def test_nothing_makes_it_crash(self):
         dice = random.Random(4791)
         files = []
