@@ -243,12 +243,14 @@ struct message *delivery_completed(struct channel *from, struct receive *r,
         return NULL;
     }
     EXPECT(from, "%s: receive %u got something from an unknown sender", r->queue->name, r->index);
-    if (from->service == SERVICE_RC)
+    if (channel_is_reliable(from))
         m = match_reliable(from, r, wc);
     else if (from->service == SERVICE_UC)
         m = match_unreliable(from, r, wc, to);
     else
         m = match_datagram(from, r, wc, to);
+    EXPECT(!m->queue || m->queue == r->queue, "%s: %s arrives in another SRQ", from->name,
+           message_name(m));
     m->deliveries++;
     if (m->target && !(from->service == SERVICE_UC && to->duplicates))
         claim_verify(m->target, message_name(m));
@@ -268,7 +270,7 @@ void delivery_check_all(struct channel *from)
 {
     uint32_t i;
 
-    for (i = from->delivered; from->service == SERVICE_RC && i < from->count; i++) {
+    for (i = from->delivered; channel_is_reliable(from) && i < from->count; i++) {
         const struct message *m = from->messages[i];
 
         EXPECT(!opcode_takes_receive(m->opcode) || m->status != STATUS_SUCCESS || !m->completed,

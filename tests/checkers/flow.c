@@ -52,6 +52,8 @@ static void check_reserved(const struct flow *f, const struct packet *p, const u
     EXPECT((bytes[8] & 0x7f) == 0, "%s: %s with 0x%02x in BTH byte 8", f->name, name, bytes[8]);
     if (opcode_headers(p->h.bth.opcode) & HEADER_DETH)
         EXPECT(bytes[BTH_LEN + 4] == 0, "%s: %s with a reserved byte in its DETH", f->name, name);
+    if (opcode_headers(p->h.bth.opcode) & HEADER_XRCETH)
+        EXPECT(bytes[BTH_LEN] == 0, "%s: %s with a reserved byte in its XRCETH", f->name, name);
     for (i = p->headers_len + p->payload_len; i < len - ICRC_LEN; i++)
         EXPECT(bytes[i] == 0, "%s: %s with pad byte 0x%02x", f->name, name, bytes[i]);
 }
@@ -178,7 +180,7 @@ uint64_t flow_deadline(const struct flow *f, uint64_t now)
 {
     uint64_t since = f->sent_ns > f->activity_ns ? f->sent_ns : f->activity_ns;
 
-    if (f->channel->service != SERVICE_RC || f->una >= f->cursor)
+    if (!channel_is_reliable(f->channel) || f->una >= f->cursor)
         return UINT64_MAX;
     if (f->quiet_until_ns > now)
         return f->quiet_until_ns;
@@ -215,12 +217,12 @@ void flow_check_windows(struct flow *const *flows, uint32_t count, const struct 
     uint64_t asked = 0;
     uint32_t i;
 
-    if (f->channel->service != SERVICE_RC)
+    if (!channel_is_reliable(f->channel))
         return;
     for (i = 0; i < count; i++) {
         const struct flow *other = flows[i];
 
-        if (other->channel->service != SERVICE_RC || may_have_gone_back(other, now))
+        if (!channel_is_reliable(other->channel) || may_have_gone_back(other, now))
             continue;
         asked += bytes_asked(other);
         if (gid_equal(&other->path.dst, &f->path.dst) && other->dest_qpn >> 16 == f->dest_qpn >> 16)

@@ -141,6 +141,9 @@ static void check_headers(const struct flow *f, const struct packet *p, const st
         EXPECT(add || p->h.atomic.compare == m->compare, "%s: %s with compare", f->name,
                message_name(m));
     }
+    if (headers & HEADER_XRCETH)
+        EXPECT(p->h.xrceth.srqn == m->srqn, "%s: %s for SRQ 0x%06x", f->name, message_name(m),
+               p->h.xrceth.srqn);
     if (headers & HEADER_DETH) {
         EXPECT(p->h.deth.src_qpn == f->qpn, "%s: source QPN 0x%06x", f->name, p->h.deth.src_qpn);
         EXPECT(p->h.deth.qkey == m->remote_qkey, "%s: Q_Key 0x%08x", f->name, p->h.deth.qkey);
@@ -156,7 +159,7 @@ static void check_flags(const struct flow *f, const struct packet *p, const stru
 
     EXPECT(p->h.bth.solicited == solicited, "%s: packet %u of %s: solicited event is %d", f->name,
            at->index, message_name(at->m), p->h.bth.solicited);
-    EXPECT(!p->h.bth.ack_req || f->channel->service == SERVICE_RC, "%s: AckReq on %s", f->name,
+    EXPECT(!p->h.bth.ack_req || channel_is_reliable(f->channel), "%s: AckReq on %s", f->name,
            opcode_name(p->h.bth.opcode));
 }
 
@@ -186,7 +189,7 @@ static void ask(struct flow *f, const struct packet *p, uint64_t psn, uint32_t p
 /* Going back needs a reason: a NAK, a hole in the answers, or time. */
 static void check_going_back(struct flow *f, const struct place *at, uint64_t now)
 {
-    EXPECT(f->channel->service == SERVICE_RC, "%s: repeats PSN %u", f->name,
+    EXPECT(channel_is_reliable(f->channel), "%s: repeats PSN %u", f->name,
            (unsigned)(at->psn & 0xffffff));
     EXPECT(f->may_go_back || (f->timeout_ns > 0 && now - f->activity_ns >= f->timeout_ns),
            "%s: repeats %s from packet %u on without a reason", f->name, message_name(at->m),

@@ -103,7 +103,7 @@ void flow_response_sent(struct flow *f, const struct packet *p)
     uint64_t psn = unwrap24(p->h.bth.psn.value, f->expected);
     struct message *m = channel_find(f->peer, psn);
 
-    EXPECT(f->channel->service == SERVICE_RC, "%s: sends %s", f->name, name);
+    EXPECT(channel_is_reliable(f->channel), "%s: sends %s", f->name, name);
     EXPECT(!p->h.bth.solicited, "%s: %s with a solicited event", f->name, name);
     EXPECT(!p->h.bth.ack_req, "%s: %s with AckReq", f->name, name);
     if (opcode_headers(p->h.bth.opcode) & HEADER_AETH) {

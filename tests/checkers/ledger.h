@@ -22,6 +22,7 @@
 
 struct cell;
 struct channel;
+struct receive_queue;
 
 struct message {
     uint64_t id; /* key of its bytes */
@@ -54,6 +55,9 @@ struct message {
     struct path path;
     uint32_t remote_qpn;
     uint32_t remote_qkey;
+    /* XRC */
+    const struct receive_queue *queue; /* it takes from this one; NULL: from the peer's only one */
+    uint32_t srqn;
     /* what became of it */
     uint32_t errors_allowed; /* STATUS_BIT of what it may end with; 0: success only */
     bool refused;            /* must not succeed */
@@ -81,6 +85,12 @@ struct channel {
     bool failed;             /* a completion with an error came */
     bool forged;             /* others send in the peer's name: only order and number are checked */
 };
+
+/* Requests are acknowledged: RC, and XRC where nothing is said of it. */
+static inline bool channel_is_reliable(const struct channel *c)
+{
+    return c->service == SERVICE_RC || c->service == SERVICE_XRC;
+}
 
 static inline bool opcode_takes_receive(enum wr_opcode opcode)
 {

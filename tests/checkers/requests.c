@@ -80,13 +80,13 @@ static void take_answer(struct message *m)
 
 static void succeed(struct channel *c, struct message *m)
 {
-    EXPECT(!m->refused || c->service != SERVICE_RC, "%s: %s succeeded and must not", c->name,
+    EXPECT(!m->refused || !channel_is_reliable(c), "%s: %s succeeded and must not", c->name,
            message_name(m));
     m->completed = true;
     m->status = STATUS_SUCCESS;
     if (opcode_is_answered(m->opcode))
         take_answer(m);
-    if (c->service == SERVICE_RC && m->target) {
+    if (channel_is_reliable(c) && m->target) {
         claim_done(m->target, message_name(m));
         m->target = NULL;
     }

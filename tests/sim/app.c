@@ -44,20 +44,19 @@ static void init_cells(struct app *a, struct app_host *home)
     }
 }
 
-static void init_shared(struct app *a, struct app_host *home)
+void app_make_srq(struct app_host *home, struct app *a, uint32_t place, struct srq_attr attr)
 {
-    struct srq_attr attr = {.wr_max = 16, .sge_max = 3};
+    struct app_srq *s = &home->srqs[place];
 
-    home->shared.shared = true;
-    home->shared.forged = app_is_hostile(a);
-    snprintf(home->shared.name, sizeof(home->shared.name), "SRQ of host %u", home->host->index);
-    if (!dice_percent(&a->dice, 40))
-        return;
-    home->shared_len = a->world.plan.size_max > 4200 ? a->world.plan.size_max : 4200;
-    home->shared.errors_allowed = app_expects_errors(a) ? STATUS_BIT(STATUS_WR_FLUSH_ERR) : 0;
-    EXPECT(srq_new(home->pd, &attr, home, &home->srq) == 0, "srq_new fails");
-    arena_init(&home->shared_arena, home->pd, "shared receives", 14ull * home->shared_len,
-               &a->dice);
+    attr.wr_max = 16;
+    attr.sge_max = 3;
+    s->queue.shared = true;
+    s->queue.forged = app_is_hostile(a);
+    s->queue.errors_allowed = app_expects_errors(a) ? STATUS_BIT(STATUS_WR_FLUSH_ERR) : 0;
+    snprintf(s->queue.name, sizeof(s->queue.name), "SRQ %u of host %u", place, home->host->index);
+    s->len = a->world.plan.size_max > 4200 ? a->world.plan.size_max : 4200;
+    EXPECT(srq_new(home->pd, &attr, s, &s->srq) == 0, "srq_new fails");
+    arena_init(&s->arena, home->pd, "shared receives", 14ull * s->len, &a->dice);
 }
 
 static void init_host(struct app *a, uint32_t index)
@@ -77,7 +76,8 @@ static void init_host(struct app *a, uint32_t index)
         q->notified = true; /* so that it is armed and polled first */
     }
     init_cells(a, home);
-    init_shared(a, home);
+    if (dice_percent(&a->dice, 40))
+        app_make_srq(home, a, SRQ_PLAIN, (struct srq_attr){0});
 }
 
 static void init_connection(struct app *a)
@@ -86,7 +86,9 @@ static void init_connection(struct app *a)
     uint32_t hosts = a->world.plan.host_count;
     uint32_t from = (uint32_t)dice_below(&a->dice, hosts);
     uint32_t to = (uint32_t)dice_below(&a->dice, hosts);
-    enum service service = dice_percent(&a->dice, 80) ? SERVICE_RC : SERVICE_UC;
+    static const enum service services[] = {SERVICE_RC, SERVICE_UC, SERVICE_XRC};
+    static const uint32_t weights[] = {70, 15, 15};
+    enum service service = services[dice_weighted(&a->dice, weights, 3)];
     uint32_t i;
 
     if (from == to && dice_percent(&a->dice, 80))
@@ -95,8 +97,8 @@ static void init_connection(struct app *a)
         from = (uint32_t)dice_between(&a->dice, 1, hosts - 1);
         to = 0;
     }
-    c->ends[0] = endpoint_new(a, &a->hosts[from], service);
-    c->ends[1] = endpoint_new(a, &a->hosts[to], service);
+    c->ends[0] = endpoint_new(a, &a->hosts[from], service, false);
+    c->ends[1] = endpoint_new(a, &a->hosts[to], service, service == SERVICE_XRC);
     for (i = 0; i < 2; i++)
         c->ends[i]->connection = c;
     endpoint_connect(c->ends[0], c->ends[1]);
@@ -120,7 +122,7 @@ void app_init(struct app *a, const struct plan *plan, struct ladder *ladder)
         init_connection(a);
     for (i = 0; i < plan->datagram_count; i++)
         endpoint_start_datagrams(
-            endpoint_new(a, &a->hosts[dice_below(&a->dice, plan->host_count)], SERVICE_UD));
+            endpoint_new(a, &a->hosts[dice_below(&a->dice, plan->host_count)], SERVICE_UD, false));
     if (plan->crowd)
         census_add(TROUBLE_CROWD, 1);
     for (i = 0; i < plan->host_count; i++)
@@ -142,8 +144,9 @@ static void check_books(const struct app *a, const char *when)
     }
     for (i = 0; i < a->world.plan.host_count; i++) {
         book_check(&a->hosts[i].cell_book, when);
-        if (a->hosts[i].srq)
-            book_check(&a->hosts[i].shared_arena.book, when);
+        for (uint32_t k = 0; k < HOST_SRQS; k++)
+            if (a->hosts[i].srqs[k].srq)
+                book_check(&a->hosts[i].srqs[k].arena.book, when);
     }
 }
 
@@ -238,6 +241,15 @@ void app_run(struct app *a)
     check_end(a);
 }
 
+static void free_srq(struct app_srq *s)
+{
+    receive_queue_fini(&s->queue);
+    if (!s->srq)
+        return;
+    arena_fini(&s->arena);
+    EXPECT(srq_free(s->srq) == 0, "an SRQ cannot be freed");
+}
+
 void app_fini(struct app *a)
 {
     uint32_t i;
@@ -254,11 +266,10 @@ void app_fini(struct app *a)
             cell_fini(&home->cells[k]);
         region_fini(&home->cell_region);
         book_fini(&home->cell_book);
-        if (home->srq) {
-            arena_fini(&home->shared_arena);
-            EXPECT(srq_free(home->srq) == 0, "an SRQ cannot be freed");
-        }
-        receive_queue_fini(&home->shared);
+        for (k = 0; k < HOST_SRQS; k++)
+            free_srq(&home->srqs[k]);
+        if (home->xrcd)
+            EXPECT(xrcd_free(home->xrcd) == 0, "an XRC domain cannot be freed");
         for (k = 0; k < home->cq_count; k++)
             EXPECT(cq_free(home->cqs[k].cq) == 0, "a CQ cannot be freed");
         EXPECT(pd_free(home->pd) == 0, "a PD cannot be freed");

@@ -16,6 +16,7 @@
 #include "engine/cq.h"
 #include "engine/memory.h"
 #include "engine/qp.h"
+#include "engine/xrc.h"
 #include "sim/arena.h"
 #include "sim/world.h"
 
@@ -41,19 +42,33 @@ struct app_cq {
     uint32_t turns; /* since it was polled */
 };
 
+/* Receive requests that several QPs share. */
+struct app_srq {
+    struct srq *srq; /* NULL: there is none */
+    struct receive_queue queue;
+    struct arena arena;
+    uint32_t len; /* of each request */
+    uint32_t limit_armed_count;
+    uint32_t limit_event_count;
+};
+
+/* Places in app_host.srqs. */
+enum {
+    SRQ_PLAIN,
+    SRQ_XRC_FIRST,
+    SRQ_XRC_LAST = SRQ_XRC_FIRST + 1,
+    HOST_SRQS,
+};
+
 struct app_host {
     struct host *host;
     struct pd *pd;
     struct pd *foreign_pd; /* keys of this one are no good for the QPs */
     struct app_cq cqs[HOST_CQS_MAX];
     uint32_t cq_count;
-    /* receive requests that several QPs share */
-    struct srq *srq;
-    struct receive_queue shared;
-    struct arena shared_arena;
-    uint32_t shared_len;
-    uint32_t limit_armed_count;
-    uint32_t limit_event_count;
+    struct app_srq srqs[HOST_SRQS]; /* SRQ_PLAIN, and those of the XRC domain */
+    struct xrcd *xrcd;              /* NULL until an XRC target needs it */
+    struct app_cq *xrc_cq;          /* of all its SRQs, so that the order of messages is seen */
     /* memory for atomics */
     struct book cell_book;
     struct region cell_region;
@@ -80,7 +95,8 @@ struct endpoint {
     struct channel channel;
     struct flow flow;
     struct receive_queue own;
-    struct receive_queue *receives; /* own, or the host's shared one */
+    struct receive_queue *receives; /* own, or a shared one; XRC target: one of several */
+    bool mute;                      /* the side of XRC that only receives */
     struct arena arena;             /* of requests */
     struct arena inbox;             /* of receive requests, so that neither starves the other */
     uint32_t receive_len;
@@ -164,6 +180,12 @@ static inline bool app_expects_errors(const struct app *a)
            a->world.plan.mode == MODE_hostile;
 }
 
+/* Requests are acknowledged. */
+static inline bool endpoint_is_reliable(const struct endpoint *ep)
+{
+    return channel_is_reliable(&ep->channel);
+}
+
 static inline bool app_is_hostile(const struct app *a)
 {
     return a->world.plan.mode == MODE_hostile;
@@ -186,6 +208,9 @@ void trouble_turn(struct app *a);
 /* The application of home posts no receive requests now. */
 bool trouble_starves(const struct app_host *home);
 
+/* Makes a shared receive queue at place; attr: its domain and CQ, or nothing. */
+void app_make_srq(struct app_host *home, struct app *a, uint32_t place, struct srq_attr attr);
+
 /* --- turns.c --- */
 
 void app_turn(struct host *h);
@@ -200,7 +225,9 @@ const struct world_ops *app_watch(struct app *a, struct engine_config *config);
 
 /* --- endpoint.c --- */
 
-struct endpoint *endpoint_new(struct app *a, struct app_host *home, enum service service);
+/* mute: XRC, the target. */
+struct endpoint *endpoint_new(struct app *a, struct app_host *home, enum service service,
+                              bool mute);
 void endpoint_free(struct endpoint *ep);
 void endpoint_connect(struct endpoint *a, struct endpoint *b);
 void endpoint_start_datagrams(struct endpoint *ep);

@@ -21,17 +21,17 @@ static void resize_cq(struct app *a, struct app_host *home)
 static void change_srq(struct app *a, struct app_host *home)
 {
     uint32_t wr_max = SRQ_LEAST + (uint32_t)dice_below(&a->dice, 30);
+    struct app_srq *s = &home->srqs[dice_below(&a->dice, HOST_SRQS)];
     int error;
 
-    if (!home->srq)
+    if (!s->srq)
         return;
-    error = srq_resize(home->srq, wr_max);
-    EXPECT(error == 0, "srq_resize to %u with %u open returns %d", wr_max, home->shared.open,
-           error);
-    error = srq_set_limit(home->srq, (uint32_t)dice_between(&a->dice, 1, 5));
+    error = srq_resize(s->srq, wr_max);
+    EXPECT(error == 0, "srq_resize to %u with %u open returns %d", wr_max, s->queue.open, error);
+    error = srq_set_limit(s->srq, (uint32_t)dice_between(&a->dice, 1, 5));
     EXPECT(error == 0, "srq_set_limit returns %d", error);
-    home->limit_armed_count++;
-    EXPECT(home->limit_event_count <= home->limit_armed_count,
+    s->limit_armed_count++;
+    EXPECT(s->limit_event_count <= s->limit_armed_count,
            "host %u: more events of the SRQ's limit than it was armed", home->host->index);
 }
 
@@ -69,7 +69,7 @@ void changes_drained(struct endpoint *ep)
 {
     EXPECT(ep->draining, "%s: drained and did not ask for it", ep->channel.name);
     EXPECT(!ep->drained, "%s: drained twice", ep->channel.name);
-    EXPECT(ep->flow.una >= ep->flow.sent || ep->service != SERVICE_RC || app_is_hostile(ep->app),
+    EXPECT(ep->flow.una >= ep->flow.sent || !endpoint_is_reliable(ep) || app_is_hostile(ep->app),
            "%s: drained with requests that are not acknowledged", ep->channel.name);
     ep->drained = true;
 }
@@ -127,7 +127,8 @@ static void change_endpoint(struct endpoint *ep)
     else if (qp_state(ep->qp) == QP_RTS && !world_is_healed(&ep->app->world) &&
              ep->messages_left > 0 && dice_percent(d, 1))
         start_draining(ep);
-    else if (qp_state(ep->qp) == QP_RTS && ep->service == SERVICE_RC && dice_percent(d, 1)) {
+    else if (qp_state(ep->qp) == QP_RTS && (ep->service == SERVICE_RC || ep->mute) &&
+             dice_percent(d, 1)) {
         ep->attr.min_rnr_timer = (uint8_t)dice_between(d, 1, 8);
         endpoint_modify(ep, QP_RTS, QP_ATTR_MIN_RNR_TIMER);
     }

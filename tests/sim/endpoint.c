@@ -52,7 +52,7 @@ static void to_rtr(struct endpoint *ep)
 
     if (ep->service == SERVICE_UD)
         mask = 0;
-    else if (ep->service == SERVICE_RC)
+    else if (ep->service == SERVICE_RC || ep->mute)
         mask |= QP_ATTR_DEST_RD_ATOMIC | QP_ATTR_MIN_RNR_TIMER;
     endpoint_modify(ep, QP_RTR, mask);
 }
@@ -66,7 +66,9 @@ void endpoint_to_rts(struct endpoint *ep)
         EXPECT(ep->comm_est_count == 1 || app_is_hostile(ep->app),
                "%s: packets came and communication was not established", ep->channel.name);
 
-    if (ep->service == SERVICE_RC)
+    if (ep->mute)
+        mask |= QP_ATTR_TIMEOUT;
+    else if (endpoint_is_reliable(ep))
         mask |= QP_ATTR_TIMEOUT | QP_ATTR_RETRY_COUNT | QP_ATTR_RNR_RETRY | QP_ATTR_RD_ATOMIC;
     endpoint_modify(ep, QP_RTS, mask);
 }
@@ -201,17 +203,21 @@ static void roll_habits(struct endpoint *ep)
                                         WR_READ,  WR_CMP_SWAP,  WR_FETCH_ADD, WR_SEND_INV};
     static const enum wr_opcode uc[] = {WR_WRITE, WR_WRITE_IMM, WR_SEND, WR_SEND_IMM};
     static const enum wr_opcode ud[] = {WR_SEND, WR_SEND_IMM};
-    const enum wr_opcode *list = ep->service == SERVICE_RC   ? rc
+    const enum wr_opcode *list = endpoint_is_reliable(ep)    ? rc
                                  : ep->service == SERVICE_UC ? uc
                                                              : ud;
-    uint32_t count = ep->service == SERVICE_RC ? 8 : ep->service == SERVICE_UC ? 4 : 2;
+    uint32_t count = endpoint_is_reliable(ep) ? 8 : ep->service == SERVICE_UC ? 4 : 2;
     struct dice *d = &ep->app->dice;
     uint32_t i;
 
     for (i = 0; i < count; i++)
         ep->weights[list[i]] = dice_percent(d, 30) ? 0 : (uint32_t)dice_between(d, 1, 10);
+    if (ep->service == SERVICE_XRC) /* a target has no send queue to bind a window by */
+        ep->weights[WR_SEND_INV] = 0;
     ep->weights[WR_SEND] += 1;
     ep->signal_percent = (uint32_t)dice_between(d, 10, 100);
+    if (ep->mute)
+        return;
     ep->messages_left = (uint32_t)dice_between(d, 1, ep->app->world.plan.message_count);
     ep->bytes_left = ep->app->world.plan.bytes_max;
 }
@@ -219,7 +225,7 @@ static void roll_habits(struct endpoint *ep)
 static void new_queue_pair(struct endpoint *ep)
 {
     static const char *const services[] = {
-        [SERVICE_RC] = "RC", [SERVICE_UC] = "UC", [SERVICE_UD] = "UD"};
+        [SERVICE_RC] = "RC", [SERVICE_UC] = "UC", [SERVICE_UD] = "UD", [SERVICE_XRC] = "XRC"};
     int error = qp_new(ep->home->host->engine, &ep->init, &ep->qp);
 
     EXPECT(error == 0, "qp_new returns %d", error);
@@ -255,11 +261,38 @@ static void make_rings_small(struct endpoint *ep, bool shared)
     ep->init.recv_cq = ep->recv_cq->cq;
 }
 
+/* The first target of a host brings the domain, its SRQs, and the CQ of both. */
+static void make_domain(struct app *a, struct app_host *home)
+{
+    home->xrc_cq = &home->cqs[dice_below(&a->dice, home->cq_count)];
+    EXPECT(xrcd_new(home->host->engine, &home->xrcd) == 0, "xrcd_new fails");
+    for (uint32_t i = SRQ_XRC_FIRST; i <= SRQ_XRC_LAST; i++)
+        app_make_srq(home, a, i, (struct srq_attr){.xrcd = home->xrcd, .cq = home->xrc_cq->cq});
+}
+
+/* An initiator has no receive side; a target has a domain and nothing else. */
+static void make_side_of_xrc(struct endpoint *ep)
+{
+    struct app_host *home = ep->home;
+
+    ep->receives = &ep->own;
+    ep->receive_depth = 0;
+    ep->init.srq = NULL;
+    ep->init.recv_cq = NULL;
+    if (!ep->mute)
+        return;
+    if (!home->xrcd)
+        make_domain(ep->app, home);
+    ep->init = (struct qp_init){.service = SERVICE_XRC, .xrcd = home->xrcd, .context = ep};
+    ep->receives = &home->srqs[SRQ_XRC_FIRST].queue;
+    ep->recv_cq = home->xrc_cq;
+}
+
 static void make_queue_pair(struct endpoint *ep)
 {
     struct app_host *home = ep->home;
     struct dice *d = &ep->app->dice;
-    bool shared = home->srq && ep->service != SERVICE_UC && dice_percent(d, 50);
+    bool shared = home->srqs[SRQ_PLAIN].srq && ep->service != SERVICE_UC && dice_percent(d, 50);
 
     /* Lost datagrams would make it unknown how many receive requests are left for the others. */
     if (ep->service == SERVICE_UD && ep->app->world.plan.mode == MODE_exhaustion)
@@ -267,14 +300,14 @@ static void make_queue_pair(struct endpoint *ep)
 
     ep->send_cq = &home->cqs[dice_below(d, home->cq_count)];
     ep->recv_cq = &home->cqs[dice_below(d, home->cq_count)];
-    ep->receives = shared ? &home->shared : &ep->own;
+    ep->receives = shared ? &home->srqs[SRQ_PLAIN].queue : &ep->own;
     ep->receive_depth = (uint32_t)dice_between(d, 1, 8);
     ep->init = (struct qp_init){
         .service = ep->service,
         .pd = home->pd,
         .send_cq = ep->send_cq->cq,
         .recv_cq = ep->recv_cq->cq,
-        .srq = shared ? home->srq : NULL,
+        .srq = shared ? home->srqs[SRQ_PLAIN].srq : NULL,
         .cap = {.send_wr_max = (uint32_t)dice_between(d, 1, 20),
                 .recv_wr_max = shared ? 0 : ep->receive_depth,
                 .send_sge_max = (uint32_t)dice_between(d, 1, 8),
@@ -284,8 +317,10 @@ static void make_queue_pair(struct endpoint *ep)
         .context = ep,
         .pmtu = ep->service == SERVICE_UD ? roll_pmtu(d) : 0,
     };
-    if (ep->app->world.plan.small_rings)
-        make_rings_small(ep, shared);
+    if (ep->service == SERVICE_XRC)
+        make_side_of_xrc(ep);
+    if (ep->app->world.plan.small_rings && !ep->mute)
+        make_rings_small(ep, shared || ep->service == SERVICE_XRC);
     new_queue_pair(ep);
 }
 
@@ -321,7 +356,7 @@ static void make_memory(struct endpoint *ep)
         claim_open((struct piece){&ep->target_book, BOOK_GUARD, (uint32_t)target_len}, NULL);
 }
 
-struct endpoint *endpoint_new(struct app *a, struct app_host *home, enum service service)
+struct endpoint *endpoint_new(struct app *a, struct app_host *home, enum service service, bool mute)
 {
     struct endpoint *ep = calloc(1, sizeof(*ep));
 
@@ -329,6 +364,7 @@ struct endpoint *endpoint_new(struct app *a, struct app_host *home, enum service
     ep->app = a;
     ep->home = home;
     ep->service = service;
+    ep->mute = mute;
     ep->index = a->endpoint_count;
     a->endpoints[a->endpoint_count++] = ep;
     ep->channel.service = service;
@@ -431,7 +467,7 @@ static void bury(struct endpoint *ep)
     sending_release(ep, true);
     if (!app_is_hostile(ep->app))
         cell_check(&ep->peer->home->cells[SHARED_CELLS + ep->index], ep->channel.name);
-    EXPECT(ep->receives == &ep->own || ep->last_wqe_count == 1,
+    EXPECT(ep->last_wqe_count == (ep->receives != &ep->own && !ep->mute),
            "%s: %u events of the last receive request", ep->channel.name, ep->last_wqe_count);
     endpoint_modify(ep, QP_RESET, 0);
     if (dice_percent(&ep->app->dice, 30)) {

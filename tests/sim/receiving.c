@@ -97,26 +97,49 @@ void receiving_turn(struct endpoint *ep)
     }
 }
 
-void receiving_shared_turn(struct app *a, struct app_host *home)
+static void refill(struct app *a, struct app_host *home, struct app_srq *s)
 {
     struct dice *d = &a->dice;
     bool prompt = world_is_healed(&a->world) || a->world.plan.mode == MODE_lossless;
 
-    if (trouble_starves(home))
-        return;
-    while (home->srq && home->shared.open < 12 && (prompt || dice_percent(d, 40))) {
-        struct receive *r = draw(&home->shared_arena, home->shared_len, 3, d);
+    while (s->srq && s->queue.open < 12 && (prompt || dice_percent(d, 40))) {
+        struct receive *r = draw(&s->arena, s->len, 3, d);
         struct receive_wr w;
         int error;
 
         if (!r)
             return;
         r->wr_id = app_work(a, &(struct work){.receive = r, .home = home});
-        fill(&w, &home->shared_arena, r, d);
-        delivery_posted(&home->shared, r);
-        error = srq_post(home->srq, &w.wr);
+        fill(&w, &s->arena, r, d);
+        delivery_posted(&s->queue, r);
+        error = srq_post(s->srq, &w.wr);
         EXPECT(error == 0, "host %u: srq_post returns %d", home->host->index, error);
     }
+}
+
+void receiving_shared_turn(struct app *a, struct app_host *home)
+{
+    if (trouble_starves(home))
+        return;
+    for (uint32_t i = 0; i < HOST_SRQS; i++)
+        refill(a, home, &home->srqs[i]);
+}
+
+/* The shared queue that the request is of; NULL: the QP's own. */
+static struct app_srq *srq_of(const struct endpoint *ep, const struct receive *r)
+{
+    for (uint32_t i = 0; i < HOST_SRQS; i++) {
+        if (r->queue == &ep->home->srqs[i].queue)
+            return &ep->home->srqs[i];
+    }
+    return NULL;
+}
+
+/* XRC: any SRQ of the domain; delivery.c sees to it that it is the one that the message names. */
+static bool may_take_from(const struct endpoint *ep, const struct app_srq *s,
+                          const struct receive *r)
+{
+    return ep->mute ? s && s != &ep->home->srqs[SRQ_PLAIN] : r->queue == ep->receives;
 }
 
 static struct endpoint *find_endpoint(const struct app *a, uint32_t qpn)
@@ -143,20 +166,24 @@ bool receiving_completed(struct app *a, const struct work *w, const struct compl
     struct endpoint *from;
     struct message *m;
     struct receiver to;
+    struct app_srq *s;
 
-    EXPECT(ep && ep->qp == wc->owner, "a receive completion for QPN 0x%06x", wc->qpn);
+    EXPECT(ep, "a receive completion for QPN 0x%06x", wc->qpn);
+    s = srq_of(ep, w->receive);
+    EXPECT(wc->owner == (ep->mute ? (const void *)s->srq : ep->qp),
+           "%s: a receive completion that is another's", ep->channel.name);
     EXPECT(!w->ep || w->ep == ep, "%s: completes a receive request of another QP",
            ep->channel.name);
-    EXPECT(w->receive->queue == ep->receives, "%s: completes a receive request of another queue",
+    EXPECT(may_take_from(ep, s, w->receive), "%s: completes a receive request of another queue",
            ep->channel.name);
     from = ep->peer ? ep->peer : find_endpoint(a, wc->src_qpn);
     to = (struct receiver){.destination = ep, .duplicates = plan_disorders(&a->world.plan)};
     m = delivery_completed(from ? &from->channel : NULL, w->receive, wc, &to);
     if (m && m->opcode == WR_SEND_INV)
         check_lent(ep, m);
-    give_back(w->receive->queue == &ep->own ? &ep->inbox : &ep->home->shared_arena, w->receive);
+    give_back(s ? &s->arena : &ep->inbox, w->receive);
     if (wc->status != STATUS_SUCCESS && ep->connection)
         connection_close(ep->connection);
     /* Two messages without bytes look the same, so that only RC knows which one came. */
-    return m && ep->service == SERVICE_RC && (m->flags & WR_SOLICITED);
+    return m && endpoint_is_reliable(ep) && (m->flags & WR_SOLICITED);
 }

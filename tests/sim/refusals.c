@@ -27,6 +27,7 @@ enum fault {
     FAULT_TOO_LONG,   /* longer than the receive request */
     FAULT_INVALID_KEY_TO_INVALIDATE,
     FAULT_BAD_RECEIVE, /* the receive request has a key that is not good */
+    FAULT_WRONG_SRQ,   /* none that the peer's domain has */
     FAULT_LOCAL_KEY,
     FAULT_LOCAL_READ_ONLY,
     /* what goes away while the request is under way, or not before it is done */
@@ -46,7 +47,8 @@ enum fault {
 #define SENDS (KIND(WR_SEND) | KIND(WR_SEND_IMM))
 #define REMOTE (WRITES | READS | ATOMICS)
 
-#define RC (1u << SERVICE_RC)
+#define RC (1u << SERVICE_RC | XRC)
+#define XRC (1u << SERVICE_XRC)
 #define UC (1u << SERVICE_UC)
 #define UD (1u << SERVICE_UD)
 
@@ -74,6 +76,7 @@ static const struct refusal refusals[] = {
     {"longer than its receive",   FAULT_TOO_LONG,          RC | UC,      SENDS,           STATUS_REM_INV_REQ_ERR, ENGINE_EVENT_QP_REQ_ERR},
     {"invalidates no key",        FAULT_INVALID_KEY_TO_INVALIDATE, RC,   KIND(WR_SEND_INV), STATUS_REM_ACCESS_ERR, ENGINE_EVENT_QP_ACCESS_ERR},
     {"receive with a wrong key",  FAULT_BAD_RECEIVE,       RC,           SENDS,           STATUS_REM_OP_ERR,      EVENT_NONE},
+    {"names no SRQ",              FAULT_WRONG_SRQ,         XRC,          REMOTE | SENDS,  STATUS_REM_INV_REQ_ERR, ENGINE_EVENT_QP_ACCESS_ERR},
     {"wrong local key",           FAULT_LOCAL_KEY,         RC | UC | UD, REMOTE | SENDS,  STATUS_LOC_PROT_ERR,    EVENT_NONE},
     {"answer to read-only memory", FAULT_LOCAL_READ_ONLY,  RC,           READS | ATOMICS, STATUS_LOC_PROT_ERR,    EVENT_NONE},
     {"its region goes",           FAULT_REGION_GOES,       RC,           WRITES | READS,  STATUS_REM_ACCESS_ERR,  ENGINE_EVENT_QP_ACCESS_ERR},
@@ -152,6 +155,8 @@ static void spoil_address(struct endpoint *ep, struct message *m, enum fault fau
         m->remote_addr = -(uint64_t)m->length;
     } else if (fault == FAULT_UNALIGNED) {
         m->remote_addr += dice_between(d, 1, 7);
+    } else if (fault == FAULT_WRONG_SRQ) {
+        m->srqn ^= 1u << dice_between(d, 8, 23);
     } else if (fault == FAULT_INVALID_KEY_TO_INVALIDATE) {
         m->imm = ep->peer->arena.regions[0].mr->key; /* no remote right (F58) */
     }
@@ -239,7 +244,9 @@ static bool is_time_for(const struct endpoint *ep, const struct refusal *r)
 
 static uint32_t receive_len(const struct endpoint *ep)
 {
-    return ep->receives == &ep->own ? ep->receive_len : ep->home->shared_len;
+    if (ep->receives == &ep->own)
+        return ep->receive_len;
+    return ep->home->srqs[ep->mute ? SRQ_XRC_FIRST : SRQ_PLAIN].len;
 }
 
 static uint32_t length_for(const struct endpoint *ep, const struct refusal *r, enum wr_opcode kind)
@@ -260,6 +267,14 @@ static uint32_t length_for(const struct endpoint *ep, const struct refusal *r, e
     return len < receive_len(ep->peer) ? len : receive_len(ep->peer);
 }
 
+/* Requests of the SRQ that a message of XRC names, or of the peer's only queue. */
+static void allow_receive_to_end(struct endpoint *peer, enum completion_status status)
+{
+    for (uint32_t i = SRQ_XRC_FIRST; peer->mute && i <= SRQ_XRC_LAST; i++)
+        peer->home->srqs[i].queue.errors_allowed |= STATUS_BIT(status);
+    peer->receives->errors_allowed |= STATUS_BIT(status);
+}
+
 static void prepare_peer(struct endpoint *ep, const struct refusal *r)
 {
     if (r->fault == FAULT_QP_FORBIDS)
@@ -267,7 +282,7 @@ static void prepare_peer(struct endpoint *ep, const struct refusal *r)
     if (r->fault == FAULT_BAD_RECEIVE)
         EXPECT(receiving_post(ep->peer, true), "test: no memory for a receive request");
     if (r->fault == FAULT_TOO_LONG)
-        ep->peer->receives->errors_allowed |= STATUS_BIT(STATUS_LOC_LEN_ERR);
+        allow_receive_to_end(ep->peer, STATUS_LOC_LEN_ERR);
 }
 
 /*
@@ -307,9 +322,9 @@ static void allow_consequences(struct endpoint *ep, struct message *m, const str
     bool local = r->status == STATUS_LOC_PROT_ERR;
 
     m->refused = !may_succeed(r);
-    if (ep->service == SERVICE_RC || local)
+    if (endpoint_is_reliable(ep) || local)
         m->errors_allowed = STATUS_BIT(r->status);
-    if (ep->service != SERVICE_RC)
+    if (!endpoint_is_reliable(ep))
         return;
     if (r->fault == FAULT_MEMORY_GOES) /* others may aim there too */
         ep->channel.errors_allowed |= STATUS_BIT(r->status);
@@ -417,7 +432,7 @@ void refusal_check(struct connection *c)
     const struct endpoint *peer;
 
     refusal_fini(c);
-    if (!r || c->refused->service != SERVICE_RC)
+    if (!r || !endpoint_is_reliable(c->refused))
         return;
     peer = c->refused->peer;
     if (r->event != EVENT_NONE && was_refused(c))

@@ -32,13 +32,21 @@ static uint32_t roll_length(struct endpoint *ep, uint32_t max)
     return len;
 }
 
-static uint32_t undelivered(const struct channel *c)
+/* The queue that the message takes from. */
+static const struct receive_queue *queue_of(const struct message *m, const struct endpoint *to)
 {
+    return m->queue ? m->queue : to->receives;
+}
+
+static uint32_t undelivered(const struct endpoint *ep, const struct receive_queue *q)
+{
+    const struct channel *c = &ep->channel;
     uint32_t count = 0;
     uint32_t i;
 
     for (i = c->delivered > c->life_first ? c->delivered : c->life_first; i < c->count; i++)
-        count += opcode_takes_receive(c->messages[i]->opcode);
+        count +=
+            opcode_takes_receive(c->messages[i]->opcode) && queue_of(c->messages[i], ep->peer) == q;
     return count;
 }
 
@@ -52,8 +60,8 @@ static uint32_t promised(const struct app *a, const struct receive_queue *q)
     for (i = 0; i < a->endpoint_count; i++) {
         const struct endpoint *ep = a->endpoints[i];
 
-        if (ep->peer && ep->peer->receives == q)
-            count += undelivered(&ep->channel);
+        if (ep->peer)
+            count += undelivered(ep, q);
         for (k = 0; !ep->peer && k < ep->channel.count; k++) {
             const struct message *m = ep->channel.messages[k];
 
@@ -64,15 +72,25 @@ static uint32_t promised(const struct app *a, const struct receive_queue *q)
 }
 
 /* Where nothing may be lost for want of a receive request, one must be there for each message. */
-static bool has_receive(const struct endpoint *ep, const struct endpoint *to)
+static bool has_receive(const struct endpoint *ep, const struct receive_queue *q)
 {
     const struct world *w = &ep->app->world;
 
     if (w->plan.mode != MODE_lossless && !(w->plan.mode == MODE_exhaustion && world_is_healed(w)))
         return true;
-    if (w->plan.mode == MODE_exhaustion && ep->service != SERVICE_RC)
+    if (w->plan.mode == MODE_exhaustion && !endpoint_is_reliable(ep))
         return true;
-    return promised(ep->app, to->receives) < to->receives->open;
+    return promised(ep->app, q) < q->open;
+}
+
+/* XRC: one of the SRQs of the peer's domain. */
+static void name_srq(struct endpoint *ep, struct message *m)
+{
+    const struct app_srq *s =
+        &ep->peer->home->srqs[dice_between(&ep->app->dice, SRQ_XRC_FIRST, SRQ_XRC_LAST)];
+
+    m->queue = &s->queue;
+    m->srqn = srq_number(s->srq);
 }
 
 struct message *sending_message(struct endpoint *ep, enum wr_opcode opcode, uint32_t length)
@@ -84,6 +102,8 @@ struct message *sending_message(struct endpoint *ep, enum wr_opcode opcode, uint
     m->opcode = opcode;
     m->length = length;
     m->imm = (uint32_t)dice_u64(&ep->app->dice);
+    if (ep->service == SERVICE_XRC)
+        name_srq(ep, m);
     return m;
 }
 
@@ -102,7 +122,7 @@ static void roll_flags(struct endpoint *ep, struct message *m)
         m->flags |= WR_SIGNALED;
     if (dice_percent(d, 20))
         m->flags |= WR_SOLICITED;
-    if (ep->service == SERVICE_RC && dice_percent(d, 10))
+    if (endpoint_is_reliable(ep) && dice_percent(d, 10))
         m->flags |= WR_FENCE;
     if (!opcode_is_answered(m->opcode) && m->length <= ep->init.cap.inline_max &&
         dice_percent(d, 40))
@@ -335,6 +355,7 @@ void sending_post(struct endpoint *ep, struct draft *d)
         .compare = m->compare,
         .swap = m->swap,
         .ah = ep->service == SERVICE_UD ? &d->ah : NULL,
+        .remote_srqn = m->srqn,
         .remote_qpn = m->remote_qpn,
         .remote_qkey = m->remote_qkey,
     };
@@ -422,12 +443,11 @@ static bool post_random(struct endpoint *ep)
 
     if (opcode == WR_SEND_INV && ep->peer->lent_count == LENT_MAX)
         opcode = WR_SEND;
-    if (opcode_takes_receive(opcode) && !has_receive(ep, to))
-        return false;
     length = opcode_is_atomic(opcode) ? 8 : roll_length(ep, length_max(ep, to));
     d.m = sending_message(ep, opcode, length);
     roll_flags(ep, d.m);
-    if (!draw_memory(ep, &d, &inlined)) {
+    if ((opcode_takes_receive(opcode) && !has_receive(ep, queue_of(d.m, to))) ||
+        !draw_memory(ep, &d, &inlined)) {
         free(d.m);
         return false;
     }

@@ -144,7 +144,7 @@ void app_event(struct host *h, const struct engine_event *event)
                 ep ? " of " : "", ep ? ep->channel.name : "");
     EXPECT(event->type != ENGINE_EVENT_CQ_ERR, "host %u: a completion queue overflows", h->index);
     if (event->type == ENGINE_EVENT_SRQ_LIMIT)
-        ((struct app_host *)srq_context(event->srq))->limit_event_count++;
+        ((struct app_srq *)srq_context(event->srq))->limit_event_count++;
     if (!ep)
         return;
     ep->error_events |= 1u << event->type;
@@ -174,7 +174,7 @@ static bool endpoint_is_done(const struct endpoint *ep)
         return false;
     if (qp_state(ep->qp) != QP_RTS)
         return false;
-    for (i = c->delivered; ep->service == SERVICE_RC && !app_is_hostile(ep->app) && i < c->count;
+    for (i = c->delivered; endpoint_is_reliable(ep) && !app_is_hostile(ep->app) && i < c->count;
          i++) {
         if (opcode_takes_receive(c->messages[i]->opcode))
             return false;
