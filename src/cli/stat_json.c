@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "cli/stat_show.h"
 
+#include "wire/opcode.h"
+
 /* JSON has no unsigned numbers; a counter that large has wrapped for every reader. */
 static json_t *number(uint64_t value)
 {
@@ -56,8 +58,8 @@ static json_t *queue_pair(const struct stat_snapshot *s, const struct stat_qp *q
     stat_address(&qp->dst, dst);
     return json_pack("{s:i, s:s, s:s, s:s, s:s, s:s, s:i, s:i, s:i, s:i, s:i, s:o}", "qpn",
                      (int)qp->qpn, "device", s->head.ports[qp->port].device, "service",
-                     stat_service_name(qp->service), "state", stat_state_name(qp->state), "address",
-                     src, "peer_address", dst, "peer_qpn", (int)qp->dest_qpn, "psn",
+                     service_name((enum service)qp->service), "state", stat_state_name(qp->state),
+                     "address", src, "peer_address", dst, "peer_qpn", (int)qp->dest_qpn, "psn",
                      (int)qp->sq_psn, "acknowledged_psn", (int)qp->una_psn, "expected_psn",
                      (int)qp->epsn, "send_queued", (int)qp->send_queued, "counters",
                      counters(stat_counters_of_qp(&qp->counters)));

@@ -30,8 +30,7 @@ void stat_print_text(const struct stat_snapshot *s, const struct stat_look *look
 /* The process as an object. The caller's reference; NULL without memory. */
 json_t *stat_json(const struct stat_snapshot *s, const struct stat_look *look);
 
-/* "RC", "RTS" and so on; "?" for a number that is none. */
-const char *stat_service_name(uint32_t service);
+/* "RTS" and so on; "?" for a number that is none. */
 const char *stat_state_name(uint32_t state);
 
 #define STAT_ADDRESS_SIZE 46

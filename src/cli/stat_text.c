@@ -11,25 +11,6 @@
 
 #define QPS_SHOWN_MAX 16u
 
-const char *stat_service_name(uint32_t service)
-{
-    switch ((enum service)service) {
-    case SERVICE_RC:
-        return "RC";
-    case SERVICE_UC:
-        return "UC";
-    case SERVICE_RD:
-        return "RD";
-    case SERVICE_UD:
-        return "UD";
-    case SERVICE_CNP:
-        break;
-    case SERVICE_XRC:
-        return "XRC";
-    }
-    return "?";
-}
-
 const char *stat_state_name(uint32_t state)
 {
     switch ((enum qp_state)state) {
@@ -190,7 +171,7 @@ static void print_qp(const struct stat_qp *qp)
     char peer[STAT_ADDRESS_SIZE];
 
     stat_address(&qp->dst, peer);
-    printf("    0x%06x  %-3s %-5s", qp->qpn, stat_service_name(qp->service),
+    printf("    0x%06x  %-3s %-5s", qp->qpn, service_name((enum service)qp->service),
            stat_state_name(qp->state));
     if (qp->dest_qpn != 0)
         printf("  to 0x%06x at %s, psn %u, acknowledged to %u, expects %u", qp->dest_qpn, peer,

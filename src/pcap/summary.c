@@ -94,25 +94,6 @@ static void print_opcodes(const struct summary *s, FILE *out)
     }
 }
 
-static const char *service_name(enum service service)
-{
-    switch (service) {
-    case SERVICE_RC:
-        return "RC";
-    case SERVICE_UC:
-        return "UC";
-    case SERVICE_RD:
-        return "RD";
-    case SERVICE_UD:
-        return "UD";
-    case SERVICE_CNP:
-        return "?";
-    case SERVICE_XRC:
-        return "XRC";
-    }
-    return "?";
-}
-
 /* The queue pair that sends: datagrams tell, others when the other direction is known. */
 static bool flow_source(const struct flow *flow, uint32_t *qpn)
 {

@@ -117,3 +117,22 @@ unsigned opcode_headers_len(uint8_t opcode)
 {
     return opcodes[opcode].headers_len;
 }
+
+const char *service_name(enum service service)
+{
+    switch (service) {
+    case SERVICE_RC:
+        return "RC";
+    case SERVICE_UC:
+        return "UC";
+    case SERVICE_RD:
+        return "RD";
+    case SERVICE_UD:
+        return "UD";
+    case SERVICE_CNP:
+        break;
+    case SERVICE_XRC:
+        return "XRC";
+    }
+    return "?";
+}

@@ -144,6 +144,10 @@ enum operation_code {
 
 #define OPCODE_CNP 0x81u
 
+/* "RC", "XRC" ...; "?" for what carries no queue pair's traffic. Any number is allowed. Static
+ * storage. */
+const char *service_name(enum service service);
+
 static inline enum service opcode_service(uint8_t opcode)
 {
     return (enum service)(opcode >> 5);
