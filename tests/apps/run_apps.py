@@ -147,6 +147,35 @@ def run_all(runner, arguments):
     return ran, failed
 
 
+def run_functions(description, cases, make):
+    """main() of a file whose cases are functions, at the place "lo". Returns the exit status.
+
+    make(runner, host) is a context manager; each case gets what it gives, its own one.
+    """
+    parser = argparse.ArgumentParser(description=description)
+    parser.add_argument("--build", default="build", help="the build folder (default: build)")
+    build = pathlib.Path(parser.parse_args().build).resolve()
+    failed = 0
+    with tempfile.TemporaryDirectory(prefix="uroce-cases-") as scratch, \
+            places.Namespaces() as namespaces:
+        uroce = stage(build, places.drop_words(), scratch)
+        try:
+            host = places.PLACES["lo"](namespaces).server
+        except places.Unavailable as reason:
+            print("skipped: %s" % reason)
+            return SKIPPED
+        for case in cases:
+            try:
+                with make(programs.Runner(uroce), host) as bench:
+                    case(bench)
+                print("ok       %s" % case.__name__)
+            except (AssertionError, programs.Failure, OSError, subprocess.SubprocessError,
+                    ValueError) as fault:
+                failed += 1
+                print("FAILED   %s\n    %s" % (case.__name__, str(fault).replace("\n", "\n    ")))
+    return 1 if failed else 0
+
+
 def main():
     arguments = parse_arguments()
     if arguments.list:

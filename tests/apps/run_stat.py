@@ -4,21 +4,19 @@
 
 Exit status 77: it could not be run.
 """
-import argparse
+import contextlib
 import fcntl
 import json
 import os
 import pathlib
 import subprocess
 import sys
-import tempfile
 import time
 
 import places
 import programs
 import run_apps
 
-SKIPPED = 77
 ITERATIONS = 20000000  # of a bandwidth test that is ended before it is through
 PATIENCE_S = 30
 
@@ -197,37 +195,20 @@ def hostile_files_do_no_harm(watched):
     assert len(root["unreadable"]) == len(lines), root["unreadable"]
 
 
+@contextlib.contextmanager
+def watch(runner, host):
+    watched = Watched(runner, host)
+    try:
+        yield watched
+    finally:
+        watched.end_all()
+
+
 CASES = (waiting_program_is_shown_with_its_queue_pair, pair_in_traffic_counts_what_the_peer_counts,
          watching_tells_rates, program_that_ends_is_not_shown_any_more,
          file_of_a_program_that_was_killed_is_removed, program_may_choose_not_to_be_shown,
          child_of_fork_leaves_the_file_to_its_parent, hostile_files_do_no_harm)
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--build", default="build", help="the build folder (default: build)")
-    build = pathlib.Path(parser.parse_args().build).resolve()
-    failed = 0
-    with tempfile.TemporaryDirectory(prefix="uroce-stat-") as scratch, \
-            places.Namespaces() as namespaces:
-        uroce = run_apps.stage(build, places.drop_words(), scratch)
-        try:
-            host = places.PLACES["lo"](namespaces).server
-        except places.Unavailable as reason:
-            print("skipped: %s" % reason)
-            return SKIPPED
-        for case in CASES:
-            watched = Watched(programs.Runner(uroce), host)
-            try:
-                case(watched)
-                print("ok       %s" % case.__name__)
-            except (AssertionError, programs.Failure, OSError, subprocess.SubprocessError) as fault:
-                failed += 1
-                print("FAILED   %s\n    %s" % (case.__name__, str(fault).replace("\n", "\n    ")))
-            finally:
-                watched.end_all()
-    return 1 if failed else 0
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(run_apps.run_functions(__doc__.splitlines()[0], CASES, watch))

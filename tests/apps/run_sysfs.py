@@ -5,16 +5,12 @@
 Stock tools (sh, cat, ls, find, python) look by all the calls that they have. Exit status 77: it could not
 be run.
 """
-import argparse
-import pathlib
+import contextlib
 import sys
-import tempfile
 
-import places
 import programs
 import run_apps
 
-SKIPPED = 77
 PORT = "/sys/class/infiniband/uroce_lo/ports/1"
 
 
@@ -103,28 +99,6 @@ CASES = (devices_are_listed, files_agree_with_ibv_devinfo,
          other_paths_are_left_alone, switched_off_nothing_is_redirected, counters_are_those_of_now)
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--build", default="build", help="the build folder (default: build)")
-    build = pathlib.Path(parser.parse_args().build).resolve()
-    failed = 0
-    with tempfile.TemporaryDirectory(prefix="uroce-sysfs-") as scratch, \
-            places.Namespaces() as namespaces:
-        uroce = run_apps.stage(build, places.drop_words(), scratch)
-        try:
-            host = places.PLACES["lo"](namespaces).server
-        except places.Unavailable as reason:
-            print("skipped: %s" % reason)
-            return SKIPPED
-        for case in CASES:
-            try:
-                case(Shell(programs.Runner(uroce), host))
-                print("ok       %s" % case.__name__)
-            except (AssertionError, programs.Failure, ValueError) as fault:
-                failed += 1
-                print("FAILED   %s\n    %s" % (case.__name__, str(fault).replace("\n", "\n    ")))
-    return 1 if failed else 0
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(run_apps.run_functions(
+        __doc__.splitlines()[0], CASES, lambda *where: contextlib.nullcontext(Shell(*where))))
