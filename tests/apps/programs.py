@@ -17,7 +17,7 @@ import places
 LISTEN = "0A"  # TCP_LISTEN in /proc/net/tcp
 
 # The peer may wait for its core longer than the retries of stock programs last, half a second.
-PATIENCE = {"UROCE_TIMEOUT_FLOOR_MS": "500"}
+PATIENCE = {"UROCE_TIMEOUT_FLOOR_MS": "250"}
 
 
 class Failure(Exception):
