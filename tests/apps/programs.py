@@ -91,11 +91,21 @@ def listens(pid, port):
     return False
 
 
+_ports_given = set()
+
+
 def free_port():
-    """A TCP port that nobody uses now."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
+    """A TCP port that nobody uses now, nor was told of before.
+
+    Who was told of a port may still wait there: it would meet the partner of another.
+    """
+    while True:
+        with socket.socket() as probe:
+            probe.bind(("127.0.0.1", 0))
+            port = probe.getsockname()[1]
+        if port not in _ports_given:
+            _ports_given.add(port)
+            return port
 
 
 class Runner:

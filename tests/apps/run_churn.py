@@ -76,7 +76,7 @@ class Victims:
             self.widowed.remove(process)
             process.kill()
             assert status == transfers.PEER_GONE or "nobody listens" in process.output, \
-                "whose partner was killed ends with status %s\n%s" % (status, process.output)
+                "whose partner was killed ends with status %s\n%s" % (status, transfers.told([process]))
 
     def strike(self):
         """Kills one or both of a pair, and starts another pair in its place."""
