@@ -18,6 +18,7 @@ static const struct command commands[] = {
     {.name = "devices",
      .summary = "list the devices that programs will see",
      .main = command_devices},
+    {.name = "ping", .summary = "ask whether RoCEv2 is spoken at an address", .main = command_ping},
     {.name = "stat",
      .summary = "show what programs over uroce are doing: queue pairs, counters, rates",
      .main = command_stat},

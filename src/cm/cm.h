@@ -32,7 +32,6 @@ struct cm_id;
 struct cm_config {
     uint8_t seed[16];
     uint8_t slot;     /* high byte of all communication IDs: whose answers are ours */
-    uint64_t ca_guid; /* of this host's device */
     uint32_t ids_max; /* connections, listeners and requests together; 0: 65536 */
 };
 
@@ -90,6 +89,7 @@ struct cm_bytes {
 struct cm_connect {
     struct path path; /* flow_label goes into the REQ too, and so into both source ports */
     uint64_t service_id;
+    uint64_t ca_guid; /* of the device */
     uint32_t qpn;
     uint32_t starting_psn;
     enum cm_transport transport;
@@ -109,6 +109,7 @@ struct cm_connect {
 int cm_connect(struct cm_id *id, const struct cm_connect *connect, uint64_t now);
 
 struct cm_accept {
+    uint64_t ca_guid;
     uint32_t qpn;
     uint32_t starting_psn;
     uint32_t qkey;

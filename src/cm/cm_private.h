@@ -82,6 +82,8 @@ struct cm {
     uint32_t id_count;
     uint32_t psn;
     struct list timers;
+    uint64_t
+        deadline_ns; /* no later than the earliest of them; those that stop leave it as it is */
     struct list ready;
     struct list events;
     struct cm_reply replies[CM_REPLIES];

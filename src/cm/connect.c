@@ -63,7 +63,7 @@ int cm_connect(struct cm_id *id, const struct cm_connect *c, uint64_t now)
     id->qpn = c->qpn;
     m = message_of(id, CM_REQ, c->private_data);
     m.service_id = c->service_id;
-    m.ca_guid = id->cm->config.ca_guid;
+    m.ca_guid = c->ca_guid;
     m.qpn = c->qpn;
     m.starting_psn = c->starting_psn;
     m.responder_resources = c->responder_resources;
@@ -105,7 +105,7 @@ int cm_accept(struct cm_id *id, const struct cm_accept *a, uint64_t now)
     m.flow_control = a->flow_control;
     m.rnr_retry_count = a->rnr_retry_count;
     m.srq = a->srq;
-    m.ca_guid = id->cm->config.ca_guid;
+    m.ca_guid = a->ca_guid;
     id->state = CM_STATE_REP_SENT;
     cm_send(id, &m, now);
     return 0;

@@ -21,6 +21,7 @@ int cm_new(const struct cm_config *config, struct cm **out)
         cm->config.ids_max = IDS_MAX_DEFAULT;
     random_init(&cm->random, config->seed);
     cm->psn = (uint32_t)random_below(&cm->random, 1u << 24);
+    cm->deadline_ns = CM_NEVER;
     list_init(&cm->timers);
     list_init(&cm->ready);
     list_init(&cm->events);

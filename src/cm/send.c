@@ -31,6 +31,8 @@ void cm_reply(struct cm *cm, const struct path *path, const struct cm_message *m
 static void arm(struct cm_id *id, uint64_t due_ns)
 {
     id->due_ns = due_ns;
+    if (due_ns < id->cm->deadline_ns)
+        id->cm->deadline_ns = due_ns;
     if (list_empty(&id->timer))
         list_push_tail(&id->cm->timers, &id->timer);
 }
@@ -141,6 +143,11 @@ uint32_t cm_transmit(struct cm *cm, struct datagram_batch *b)
 
 uint64_t cm_deadline(const struct cm *cm)
 {
+    return cm->deadline_ns;
+}
+
+static uint64_t earliest(const struct cm *cm)
+{
     uint64_t deadline = CM_NEVER;
 
     for (const struct list *l = cm->timers.next; l != &cm->timers; l = l->next) {
@@ -198,4 +205,5 @@ void cm_advance(struct cm *cm, uint64_t now)
         if (id->due_ns <= now)
             expire(id, now);
     }
+    cm->deadline_ns = earliest(cm);
 }

@@ -339,6 +339,26 @@ static uint32_t fault_local_room(struct link *link, const struct gid *dst, uint8
     return room > taken ? room - taken : 0;
 }
 
+static int fault_listen(struct link *link, uint64_t service_id, const struct gid *local)
+{
+    return link_listen(fault_of(link)->inner, service_id, local);
+}
+
+static void fault_unlisten(struct link *link, uint64_t service_id, const struct gid *local)
+{
+    link_unlisten(fault_of(link)->inner, service_id, local);
+}
+
+static uint8_t fault_listener(struct link *link, uint64_t service_id, const struct gid *local)
+{
+    return link_listener(fault_of(link)->inner, service_id, local);
+}
+
+static void fault_pass(struct link *link, uint8_t slot, const struct datagram *d)
+{
+    link_pass(fault_of(link)->inner, slot, d);
+}
+
 static uint64_t fault_deadline(const struct link *link)
 {
     const struct fault *f = fault_of_const(link);
@@ -401,6 +421,10 @@ static const struct link_ops fault_ops = {
     .send = fault_send,
     .receive = fault_receive,
     .local_room = fault_local_room,
+    .listen = fault_listen,
+    .unlisten = fault_unlisten,
+    .listener = fault_listener,
+    .pass = fault_pass,
     .deadline = fault_deadline,
     .flush = fault_flush,
     .finish = fault_finish,

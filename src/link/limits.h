@@ -11,6 +11,7 @@
 #define SLOT_LAST 254u
 #define SLOT_MULTICAST 255u
 #define SLOT_COUNT 256u
+#define SERVICES_MAX 1024u /* listeners of all processes of a group */
 
 /*
  * Sockets are made this many slots at a time: enough for most hosts at once,

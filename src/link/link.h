@@ -61,7 +61,7 @@ struct link_counters {
 
 /*
  * Called for each good datagram; d and its bytes are borrowed till it returns. It
- * must not call the link.
+ * must not call the link, link_listener and link_pass excepted.
  */
 typedef void (*link_receive_fn)(void *context, const struct datagram *d);
 
@@ -95,6 +95,11 @@ struct link_ops {
     uint32_t (*receive)(struct link *link, uint32_t budget, link_receive_fn fn, void *context);
     /* See link_local_room. NULL: the link knows of no local receivers. */
     uint32_t (*local_room)(struct link *link, const struct gid *dst, uint8_t slot);
+    /* See the functions of these names. NULL: this process is alone. */
+    int (*listen)(struct link *link, uint64_t service_id, const struct gid *local);
+    void (*unlisten)(struct link *link, uint64_t service_id, const struct gid *local);
+    uint8_t (*listener)(struct link *link, uint64_t service_id, const struct gid *local);
+    void (*pass)(struct link *link, uint8_t slot, const struct datagram *d);
     /* See the functions of these names. NULL: nothing of the kind. */
     uint64_t (*deadline)(const struct link *link);
     void (*flush)(struct link *link);
@@ -146,6 +151,37 @@ static inline int link_wants_write(const struct link *link)
 static inline uint32_t link_local_room(struct link *link, const struct gid *dst, uint8_t slot)
 {
     return link->ops->local_room ? link->ops->local_room(link, dst, slot) : UINT32_MAX;
+}
+
+/*
+ * Requests for connections come to QP1, which all processes that share the port read. Notes
+ * that this one answers for a service ID at a local address (zeroes: at all). Returns 0,
+ * -EADDRINUSE when another does already, or -ENOSPC.
+ */
+static inline int link_listen(struct link *link, uint64_t service_id, const struct gid *local)
+{
+    return link->ops->listen ? link->ops->listen(link, service_id, local) : 0;
+}
+
+static inline void link_unlisten(struct link *link, uint64_t service_id, const struct gid *local)
+{
+    if (link->ops->unlisten)
+        link->ops->unlisten(link, service_id, local);
+}
+
+/* The slot of the process that does; 0: none. */
+static inline uint8_t link_listener(struct link *link, uint64_t service_id, const struct gid *local)
+{
+    return link->ops->listener ? link->ops->listener(link, service_id, local) : 0;
+}
+
+/* Hands a datagram that came to QP1 to the process that it is for. May be called in
+ * link_receive_fn.
+ */
+static inline void link_pass(struct link *link, uint8_t slot, const struct datagram *d)
+{
+    if (link->ops->pass)
+        link->ops->pass(link, slot, d);
 }
 
 /* When link_receive must be called even if no descriptor is readable (CLOCK_MONOTONIC); UINT64_MAX:

@@ -17,7 +17,7 @@
 
 #include "link/limits.h"
 
-#define SHARED_VERSION 2u /* of everything that processes of a group exchange */
+#define SHARED_VERSION 3u /* of everything that processes of a group exchange */
 
 /* Room in a receiver's socket, in bytes of kernel memory: budget - (charged - consumed). */
 struct shared_slot {
@@ -32,6 +32,13 @@ struct shared_slot {
     _Atomic uint64_t orphaned_ms; /* when the lease of a guest was first seen free; 0: it was not */
 };
 
+/* See services.h. */
+struct shared_service {
+    _Atomic uint64_t owner; /* slot, and name of the inbox of the process that has it; 0: free */
+    _Atomic uint64_t service_id; /* 0: not published */
+    _Atomic uint64_t local[2];   /* the bytes of a struct gid */
+};
+
 struct shared {
     /* Bits per enum family, written by the creator only. */
     uint32_t families; /* those that this kernel has */
@@ -41,6 +48,7 @@ struct shared {
     _Atomic uint64_t
         settling_until_ms; /* till then those who ask for a slot of before come first */
     struct shared_slot slots[SLOT_COUNT];
+    struct shared_service services[SERVICES_MAX];
 };
 
 static_assert(sizeof(struct shared_slot) == 128, "one cache line for senders, one for the owner");

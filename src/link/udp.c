@@ -16,6 +16,7 @@
 
 #include "link/group_private.h"
 #include "link/refusal.h"
+#include "link/services.h"
 
 /*
  * The process that has a link open: a second one would be given the same
@@ -90,10 +91,33 @@ static void udp_close(struct link *link)
     release(u);
 }
 
+static int udp_listen(struct link *link, uint64_t service_id, const struct gid *local)
+{
+    struct udp *u = udp_of(link);
+
+    return services_add(&u->group, u->slot, service_id, local);
+}
+
+static void udp_unlisten(struct link *link, uint64_t service_id, const struct gid *local)
+{
+    struct udp *u = udp_of(link);
+
+    services_remove(&u->group, u->slot, service_id, local);
+}
+
+static uint8_t udp_listener(struct link *link, uint64_t service_id, const struct gid *local)
+{
+    return services_find(&udp_of(link)->group, service_id, local);
+}
+
 static const struct link_ops udp_ops = {
     .send = udp_send,
     .receive = udp_receive,
     .local_room = udp_local_room,
+    .listen = udp_listen,
+    .unlisten = udp_unlisten,
+    .listener = udp_listener,
+    .pass = udp_pass,
     .finish = udp_finish,
     .abandon = udp_abandon,
     .close = udp_close,

@@ -261,28 +261,16 @@ static void take(struct reading *r, struct peer *p, const struct arrival *a, con
     r->fn(r->context, &d);
 }
 
-/* Hands to its owner, another process of ours or a guest, what begins at bytes: the datagrams of
- * one foreign slot in a row. Returns their bytes. */
-static uint32_t pass_on(struct reading *r, const struct arrival *a, const uint8_t *bytes,
-                        uint32_t left)
+/* Hands bytes (a->len of them, count datagrams) to their owner, another process of ours or a guest.
+ */
+static void hand_over(struct udp *u, uint8_t slot, const struct arrival *a, const uint8_t *bytes,
+                      uint32_t count)
 {
-    struct link_counters *counters = &r->u->link.counters;
-    struct arrival part = *a;
-    uint8_t slot = bytes[BTH_SLOT_OFFSET];
-    uint32_t step = a->segment_len ? a->segment_len : left;
-    uint32_t len = 0;
-    uint32_t count;
-    bool guest;
+    struct link_counters *counters = &u->link.counters;
+    bool guest = udp_host_serves(u, slot);
 
-    while (len < left && left - len >= BTH_LEN + ICRC_LEN && bytes[len + BTH_SLOT_OFFSET] == slot)
-        len += step < left - len ? step : left - len;
-    part.len = len;
-    count = datagrams_of(&part);
-    if (count == 1)
-        part.segment_len = 0;
-    guest = udp_host_serves(r->u, slot);
-    switch (guest ? udp_host_pass(r->u, slot, &part, bytes)
-                  : inbox_hand_over(r->u->inbox, &r->u->group, slot, &part, bytes)) {
+    switch (guest ? udp_host_pass(u, slot, a, bytes)
+                  : inbox_hand_over(u->inbox, &u->group, slot, a, bytes)) {
     case HANDED_OVER:
         *(guest ? &counters->guest_datagrams : &counters->wrong_slot_segments) += count;
         break;
@@ -293,7 +281,41 @@ static uint32_t pass_on(struct reading *r, const struct arrival *a, const uint8_
         *(guest ? &counters->guest_full : &counters->hand_over_full) += count;
         break;
     }
+}
+
+/* Passes on what begins at bytes: the datagrams of one foreign slot in a row. Returns their bytes.
+ */
+static uint32_t pass_on(struct reading *r, const struct arrival *a, const uint8_t *bytes,
+                        uint32_t left)
+{
+    struct arrival part = *a;
+    uint8_t slot = bytes[BTH_SLOT_OFFSET];
+    uint32_t step = a->segment_len ? a->segment_len : left;
+    uint32_t len = 0;
+    uint32_t count;
+
+    while (len < left && left - len >= BTH_LEN + ICRC_LEN && bytes[len + BTH_SLOT_OFFSET] == slot)
+        len += step < left - len ? step : left - len;
+    part.len = len;
+    count = datagrams_of(&part);
+    if (count == 1)
+        part.segment_len = 0;
+    hand_over(r->u, slot, &part, bytes, count);
     return len;
+}
+
+void udp_pass(struct link *link, uint8_t slot, const struct datagram *d)
+{
+    const struct arrival a = {
+        .src = d->src,
+        .dst = d->dst,
+        .len = (uint32_t)d->len,
+        .src_port = d->src_port,
+        .traffic_class = d->traffic_class,
+        .hop_limit = d->hop_limit,
+    };
+
+    hand_over(udp_of(link), slot, &a, d->bytes, 1);
 }
 
 /* Everything that one message brought. handed: by another process, which we trust not to be wrong

@@ -77,6 +77,8 @@ static void settle(struct node *n)
 {
     if (n->link == NULL)
         return;
+    if (cm_wants_transmit(n->cm))
+        progress_send(n, node_now());
     progress_hand_out_events(n);
     if (atomic_load_explicit(&n->thread_state, memory_order_relaxed) == THREAD_WAITING &&
         progress_deadline(n) < n->sleeps_until) {
@@ -181,6 +183,7 @@ static void abandon(struct node *n)
         links_abandon(n);
     n->engine = NULL;
     n->use_count = 0;
+    n->cm = NULL;
     n->batch.count = 0;
 }
 
@@ -313,9 +316,12 @@ static int start(struct node *n, char error[NODE_ERROR_SIZE])
     begin(n, s);
     result = new_batch(n);
     if (result == 0)
-        result = new_engine(n, s, slot);
+        result = connections_open(n, slot);
     if (result != 0)
         goto close_link;
+    result = new_engine(n, s, slot);
+    if (result != 0)
+        goto free_connections;
     publish_open(n);
     result = thread_start(n);
     if (result != 0)
@@ -330,6 +336,9 @@ close_publisher:
     publish_close(n);
     engine_free(n->engine);
     n->engine = NULL;
+free_connections:
+    cm_free(n->cm);
+    n->cm = NULL;
 close_link:
     links_close(n);
     snprintf(error, NODE_ERROR_SIZE, "cannot start: %s", strerror(-result));

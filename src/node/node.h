@@ -12,6 +12,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "cm/cm.h"
 #include "engine/engine.h"
 #include "link/link.h"
 
@@ -95,6 +96,22 @@ int node_qp_free(struct node *n, struct qp *qp);
  * descriptors. Set once. */
 typedef void (*node_event_fn)(const struct engine_event *event);
 void node_set_event_handler(node_event_fn fn);
+
+/* The connection manager; the lock is held. What it has to send leaves with node_unlock. */
+struct cm *node_cm(struct node *n);
+
+/* Who gets its events; as node_set_event_handler. */
+typedef void (*node_cm_event_fn)(const struct cm_event *event);
+void node_set_cm_handler(node_cm_event_fn fn);
+
+/*
+ * cm_listen, for the whole host: requests reach this process whichever reads them. Returns 0,
+ * -EADDRINUSE when any process listens there, -ENOSPC when too many do, or what cm_listen says.
+ * node_unlisten takes it back, before or after cm_id_free. The lock is held.
+ */
+int node_listen(struct node *n, struct cm_id *id, uint64_t service_id, const struct gid *local,
+                uint32_t backlog);
+void node_unlisten(struct node *n, uint64_t service_id, const struct gid *local);
 
 /*
  * Who is told that interfaces or addresses of this host may have changed; called by the progress

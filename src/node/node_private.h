@@ -34,7 +34,9 @@ struct node {
     pthread_mutex_t lock;
 
     /* Under the lock from here on. Set at start. */
-    struct engine *engine;       /* NULL: not started */
+    struct engine *engine; /* NULL: not started */
+    struct cm *cm;
+    uint8_t slot;                /* of this process */
     struct link *link;           /* what the engine's datagrams go through */
     struct link *udp;            /* the link to the network, at its bottom */
     struct record *record;       /* or NULL */
@@ -77,6 +79,9 @@ bool progress_turn(struct node *n);
 /* Sends what may leave, a bounded amount. */
 void progress_send(struct node *n, uint64_t now);
 
+/* Whether progress_send may have something to send. */
+bool progress_wants_send(const struct node *n);
+
 /* When the node must be looked at again: 0 for at once, or ENGINE_NEVER. */
 uint64_t progress_deadline(const struct node *n);
 
@@ -85,6 +90,16 @@ void progress_hand_out_events(struct node *n);
 /* As struct engine_config.room; context is the node. */
 uint32_t progress_room(void *context, const struct gid *dst, uint8_t slot, bool paced,
                        uint64_t now);
+
+/* --- connections.c; the lock is held --- */
+
+/* Returns 0 or a negative errno. */
+int connections_open(struct node *n, uint8_t slot);
+
+/* Takes a datagram to QP1; false when it is for another queue pair. */
+bool connections_take(struct node *n, const struct datagram *d);
+
+void connections_hand_out_events(struct node *n);
 
 /* --- links.c --- */
 

@@ -46,13 +46,15 @@ void progress_hand_out_events(struct node *n)
     while (engine_event_next(n->engine, &event))
         if (fn != NULL)
             fn(&event);
+    connections_hand_out_events(n);
 }
 
 static void take_datagram(void *context, const struct datagram *d)
 {
     struct node *n = context;
 
-    engine_receive(n->engine, d, n->now);
+    if (!connections_take(n, d))
+        engine_receive(n->engine, d, n->now);
 }
 
 uint32_t progress_room(void *context, const struct gid *dst, uint8_t slot, bool paced, uint64_t now)
@@ -91,17 +93,28 @@ static bool offer_batch(struct node *n, uint64_t now)
     return true;
 }
 
+static uint32_t engine_fill(struct node *n, uint64_t now)
+{
+    return engine_wants_transmit(n->engine) ? engine_transmit(n->engine, now, &n->batch) : 0;
+}
+
+bool progress_wants_send(const struct node *n)
+{
+    return engine_wants_transmit(n->engine) || cm_wants_transmit(n->cm);
+}
+
 void progress_send(struct node *n, uint64_t now)
 {
     n->unfinished = false;
     if (n->batch.count > 0 && (now < n->retry_ns || !offer_batch(n, now)))
         return;
     for (uint32_t i = 0; i < TURN_SEND_MAX; i++) {
-        if (!engine_wants_transmit(n->engine) || engine_transmit(n->engine, now, &n->batch) == 0 ||
-            !offer_batch(n, now))
+        if (cm_transmit(n->cm, &n->batch) == 0 && engine_fill(n, now) == 0)
+            return;
+        if (!offer_batch(n, now))
             return;
     }
-    n->unfinished = engine_wants_transmit(n->engine);
+    n->unfinished = progress_wants_send(n);
 }
 
 static void check_handlers(struct node *n)
@@ -139,6 +152,8 @@ bool progress_turn(struct node *n)
     due = engine_deadline(n->engine) <= n->now;
     if (due)
         engine_advance(n->engine, n->now);
+    if (cm_deadline(n->cm) <= n->now)
+        cm_advance(n->cm, n->now);
     progress_send(n, n->now);
     progress_hand_out_events(n);
     links_advance(n, n->now);
@@ -148,7 +163,9 @@ bool progress_turn(struct node *n)
 
 uint64_t progress_deadline(const struct node *n)
 {
-    uint64_t deadline = engine_deadline(n->engine);
+    uint64_t of_engine = engine_deadline(n->engine);
+    uint64_t of_cm = cm_deadline(n->cm);
+    uint64_t deadline = of_cm < of_engine ? of_cm : of_engine;
     uint64_t of_link = links_deadline(n);
     uint64_t of_publisher = publish_deadline(n);
 

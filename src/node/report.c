@@ -30,6 +30,7 @@ void report_counters(const struct node *n)
 {
     static const struct counter of_engine[] = {ENGINE_COUNTERS(COUNTER_ROW)};
     static const struct counter of_link[] = {LINK_COUNTERS(COUNTER_ROW)};
+    static const struct counter of_cm[] = {CM_COUNTERS(COUNTER_ROW)};
     static const struct counter of_node[] = {NODE_COUNTERS(COUNTER_ROW)};
     struct node_counters node = n->counters;
 
@@ -38,5 +39,6 @@ void report_counters(const struct node *n)
     node.pokes = atomic_load_explicit(&n->pokes, memory_order_relaxed);
     report("engine", of_engine, engine_counters(n->engine), sizeof(struct engine_counters));
     report("link", of_link, &n->link->counters, sizeof(struct link_counters));
+    report("cm", of_cm, cm_counters(n->cm), sizeof(struct cm_counters));
     report("node", of_node, &node, sizeof(node));
 }

@@ -52,10 +52,10 @@ class Bench:
         self.enter = enter
         self.drop = places.drop_words()
 
-    def run(self, *words, env=(), enter=None, uroce=None):
+    def run(self, *words, env=(), enter=None, uroce=None, command="run"):
         enter = self.enter if enter is None else enter
         full = {"PATH": os.environ["PATH"], **dict(env)}
-        done = subprocess.run([*enter, *self.drop, uroce or self.uroce, "run", *words], env=full,
+        done = subprocess.run([*enter, *self.drop, uroce or self.uroce, command, *words], env=full,
                               stdin=subprocess.DEVNULL, capture_output=True, text=True,
                               timeout=20, check=False)
         return Result(done.returncode, done.stdout, done.stderr)
@@ -75,6 +75,20 @@ def the_library_is_found_before_others_and_others_stay(bench):
     result = bench.run("sh", "-c", "echo $LD_LIBRARY_PATH", env=[("LD_LIBRARY_PATH", "/opt/mine")])
     folder = str(pathlib.Path(bench.uroce).parent / "lib")
     assert result.out.strip() == folder + ":/opt/mine", result.out
+
+
+def ping_is_answered_by_a_process_that_speaks_rdma_cm(bench):
+    result = bench.run("-c", "2", "-i", "0", "127.0.0.1", command="ping")
+    result.check(0)
+    assert result.out.count("nobody listens on port 4791") == 2, result.out
+    assert "2 asked, 2 answered" in result.out, result.out
+
+
+def ping_says_what_is_wrong_with_its_words(bench):
+    bench.run("-c", "0", "127.0.0.1", command="ping").check(USAGE, "count '0'", "from 1 to 1000000")
+    bench.run("-p", "x", "127.0.0.1", command="ping").check(USAGE, "port 'x'")
+    bench.run(command="ping").check(USAGE, "an address is missing")
+    bench.run("a.b.invalid", command="ping").check(1, "a.b.invalid")
 
 
 def running_inside_running_changes_nothing_more(bench):

@@ -114,7 +114,7 @@ static bool chance(struct world *w, uint32_t permille)
 static void start_host(struct world *w, uint32_t index)
 {
     struct host *h = &w->hosts[index];
-    struct cm_config config = {.slot = (uint8_t)(index + 1), .ca_guid = index + 1};
+    struct cm_config config = {.slot = (uint8_t)(index + 1)};
 
     store_be64(config.seed, dice_u64(&w->dice));
     h->gid = (struct gid){.bytes = {0xfd, [15] = (uint8_t)(index + 1)}};

@@ -1,0 +1,148 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * An entry is claimed by its owner word alone, then filled, then published by its
+ * service ID. Two that claim entries for the same service at the same moment see
+ * each other afterwards, and the later entry gives way.
+ */
+#include "link/services.h"
+
+#include <errno.h>
+#include <string.h>
+
+#define OWNER_SLOT_SHIFT 56
+
+static uint64_t owner_word(const struct group *g, uint8_t slot)
+{
+    uint64_t inbox = atomic_load(&g->shared->slots[slot].inbox);
+
+    return (uint64_t)slot << OWNER_SLOT_SHIFT | inbox;
+}
+
+static uint8_t owner_slot(uint64_t owner)
+{
+    return (uint8_t)(owner >> OWNER_SLOT_SHIFT);
+}
+
+/* A process's inbox has a name of its own, so a later owner of the slot is another. */
+static bool is_alive(const struct group *g, uint64_t owner)
+{
+    const uint8_t slot = owner_slot(owner);
+
+    if (owner == 0 || owner != owner_word(g, slot))
+        return false;
+    return g->held[slot] || g->memory < 0 || group_slot_held(g, slot); /* alone: only we write */
+}
+
+static struct gid entry_local(const struct shared_service *e)
+{
+    struct gid local;
+    const uint64_t words[2] = {atomic_load(&e->local[0]), atomic_load(&e->local[1])};
+
+    memcpy(local.bytes, words, sizeof(local.bytes));
+    return local;
+}
+
+static bool is_any(const struct gid *g)
+{
+    static const struct gid any;
+
+    return gid_equal(g, &any);
+}
+
+static bool is_for(const struct group *g, const struct shared_service *e, uint64_t service_id)
+{
+    return atomic_load(&e->service_id) == service_id && is_alive(g, atomic_load(&e->owner));
+}
+
+/* Another entry for the same; of those after end only what is not being made at this moment. */
+static bool is_taken(const struct group *g, uint32_t mine, uint64_t service_id,
+                     const struct gid *local)
+{
+    for (uint32_t i = 0; i < SERVICES_MAX; i++) {
+        const struct shared_service *e = &g->shared->services[i];
+        struct gid other;
+
+        if (i == mine || !is_for(g, e, service_id))
+            continue;
+        other = entry_local(e);
+        if (gid_equal(&other, local) && (i < mine || mine == SERVICES_MAX))
+            return true;
+    }
+    return false;
+}
+
+static bool claim(struct group *g, struct shared_service *e, uint64_t owner)
+{
+    uint64_t old = atomic_load(&e->owner);
+
+    if (is_alive(g, old) || !atomic_compare_exchange_strong(&e->owner, &old, owner))
+        return false;
+    atomic_store(&e->service_id, 0);
+    return true;
+}
+
+static void give_up(struct shared_service *e)
+{
+    atomic_store(&e->service_id, 0);
+    atomic_store(&e->owner, 0);
+}
+
+static int fill(struct group *g, uint32_t index, uint64_t service_id, const struct gid *local)
+{
+    struct shared_service *e = &g->shared->services[index];
+    uint64_t words[2];
+
+    memcpy(words, local->bytes, sizeof(words));
+    atomic_store(&e->local[0], words[0]);
+    atomic_store(&e->local[1], words[1]);
+    atomic_store(&e->service_id, service_id);
+    if (!is_taken(g, index, service_id, local))
+        return 0;
+    give_up(e);
+    return -EADDRINUSE;
+}
+
+int services_add(struct group *g, uint8_t slot, uint64_t service_id, const struct gid *local)
+{
+    const uint64_t owner = owner_word(g, slot);
+
+    if (is_taken(g, SERVICES_MAX, service_id, local))
+        return -EADDRINUSE;
+    for (uint32_t i = 0; i < SERVICES_MAX; i++)
+        if (claim(g, &g->shared->services[i], owner))
+            return fill(g, i, service_id, local);
+    return -ENOSPC;
+}
+
+void services_remove(struct group *g, uint8_t slot, uint64_t service_id, const struct gid *local)
+{
+    const uint64_t owner = owner_word(g, slot);
+
+    for (uint32_t i = 0; i < SERVICES_MAX; i++) {
+        struct shared_service *e = &g->shared->services[i];
+        const struct gid entry = entry_local(e);
+
+        if (atomic_load(&e->owner) == owner && atomic_load(&e->service_id) == service_id &&
+            gid_equal(&entry, local))
+            give_up(e);
+    }
+}
+
+uint8_t services_find(const struct group *g, uint64_t service_id, const struct gid *local)
+{
+    uint8_t any = 0;
+
+    for (uint32_t i = 0; i < SERVICES_MAX; i++) {
+        const struct shared_service *e = &g->shared->services[i];
+        struct gid entry;
+
+        if (!is_for(g, e, service_id))
+            continue;
+        entry = entry_local(e);
+        if (gid_equal(&entry, local))
+            return owner_slot(atomic_load(&e->owner));
+        if (is_any(&entry))
+            any = owner_slot(atomic_load(&e->owner));
+    }
+    return any;
+}

@@ -1,0 +1,26 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * Who of a group's processes listens for connections on which service ID. Requests come to QP1,
+ * whose sockets all processes read, so each must know whose a request is. The
+ * entries are in the memory that all map; one whose process has ended is nobody's, however
+ * it ended, and is taken over by the next who needs a place.
+ */
+#ifndef UROCE_LINK_SERVICES_H
+#define UROCE_LINK_SERVICES_H
+
+#include "link/group.h"
+#include "wire/datagram.h"
+
+/*
+ * Notes that the process of slot, which is ours, listens on a service ID at a local address
+ * (zeroes: at all). Returns 0, -EADDRINUSE when somebody does at the same or at all, or -ENOSPC.
+ */
+int services_add(struct group *g, uint8_t slot, uint64_t service_id, const struct gid *local);
+
+/* Takes that back; does nothing if it is not noted. */
+void services_remove(struct group *g, uint8_t slot, uint64_t service_id, const struct gid *local);
+
+/* The slot of who listens there, the exact address before all; 0: nobody. */
+uint8_t services_find(const struct group *g, uint64_t service_id, const struct gid *local);
+
+#endif

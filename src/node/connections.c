@@ -1,0 +1,87 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * The connection manager of this process, between QP1 and the caller. All
+ * processes that share the port read QP1, so a message may be another's: an answer goes to the
+ * slot in its communication ID, a request to who listens on its service ID. What nobody
+ * listens for, whoever read it refuses.
+ */
+#include "node/node_private.h"
+
+#include <errno.h>
+#include <sys/random.h>
+
+#include "base/bytes.h"
+#include "wire/packet.h"
+
+#define DEST_QPN_OFFSET 5u
+
+static _Atomic(node_cm_event_fn) event_handler;
+
+void node_set_cm_handler(node_cm_event_fn fn)
+{
+    atomic_store(&event_handler, fn);
+}
+
+struct cm *node_cm(struct node *n)
+{
+    return n->cm;
+}
+
+int node_listen(struct node *n, struct cm_id *id, uint64_t service_id, const struct gid *local,
+                uint32_t backlog)
+{
+    static const struct gid any;
+    const struct gid *at = local != NULL ? local : &any;
+    int result = link_listen(n->link, service_id, at);
+
+    if (result != 0)
+        return result;
+    result = cm_listen(id, service_id, local, backlog);
+    if (result != 0)
+        link_unlisten(n->link, service_id, at);
+    return result;
+}
+
+void node_unlisten(struct node *n, uint64_t service_id, const struct gid *local)
+{
+    static const struct gid any;
+
+    if (n->link != NULL)
+        link_unlisten(n->link, service_id, local != NULL ? local : &any);
+}
+
+int connections_open(struct node *n, uint8_t slot)
+{
+    struct cm_config config = {.slot = slot};
+
+    if (getrandom(config.seed, sizeof(config.seed), 0) != (ssize_t)sizeof(config.seed))
+        return -errno;
+    n->slot = slot;
+    return cm_new(&config, &n->cm);
+}
+
+bool connections_take(struct node *n, const struct datagram *d)
+{
+    uint64_t service_id;
+    uint8_t slot = 0;
+
+    if (d->len < BTH_LEN || load_be24(d->bytes + DEST_QPN_OFFSET) != GSI_QPN)
+        return false;
+    if (!cm_slot_of(d, &slot, &service_id) && service_id != 0)
+        slot = link_listener(n->link, service_id, &d->dst);
+    if (slot != 0 && slot != n->slot)
+        link_pass(n->link, slot, d);
+    else
+        cm_receive(n->cm, d, n->now);
+    return true;
+}
+
+void connections_hand_out_events(struct node *n)
+{
+    node_cm_event_fn fn = atomic_load_explicit(&event_handler, memory_order_acquire);
+    struct cm_event event;
+
+    while (cm_event_next(n->cm, &event))
+        if (fn != NULL)
+            fn(&event);
+}
