@@ -49,6 +49,13 @@ enum completion_flag_set {
     COMPLETION_INVALIDATED = 1 << 3,
 };
 
+/*
+ * What the service level of a received datagram says: RoCEv2 has no service level, and annex
+ * A17.4.5.1 wants the completion to tell IPv4 from IPv6. Adapters use these values, and UCX finds
+ * the GRH area's form by them.
+ */
+enum header_form { HEADER_FORM_UDP_IPV6 = 9, HEADER_FORM_UDP_IPV4 = 10 };
+
 struct completion {
     uint64_t wr_id;
     enum completion_status status;
@@ -58,8 +65,8 @@ struct completion {
     uint32_t imm; /* immediate as a number in host order, or the R_Key that was invalidated */
     uint32_t qpn;
     uint32_t src_qpn;
-    uint32_t flags; /* enum completion_flag_set */
-    uint8_t service_level;
+    uint32_t flags;        /* enum completion_flag_set */
+    uint8_t service_level; /* of a datagram: the header that it came under, enum header_form */
     uint64_t timestamp_ns; /* engine time when it was queued */
     const void *owner; /* the QP, or the XRC SRQ that it came through; it is forgotten with it */
     struct qp *sender; /* of a send request, else NULL */

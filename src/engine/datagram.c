@@ -28,6 +28,7 @@ void datagram_receive(struct qp *qp, const struct packet *p, const struct datagr
         .byte_len = GRH_LEN + p->payload_len,
         .flags = COMPLETION_GRH,
         .src_qpn = p->h.deth.src_qpn,
+        .service_level = grh_is_ipv4(d) ? HEADER_FORM_UDP_IPV4 : HEADER_FORM_UDP_IPV6,
     };
     struct recv_wqe *wqe;
 

@@ -22,6 +22,7 @@ void receive_complete(struct qp *qp, struct recv_wqe *wqe, const struct packet *
         .qpn = qp->qpn,
         .src_qpn = end->src_qpn,
         .flags = end->flags,
+        .service_level = end->service_level,
         .owner = qp_receive_owner(qp),
     };
     struct cq *cq = qp_receive_cq(qp);

@@ -85,6 +85,7 @@ struct receive_end {
     uint32_t byte_len;
     uint32_t flags;
     uint32_t src_qpn;
+    uint8_t service_level;
     bool write; /* WRITE with immediate */
 };
 void receive_complete(struct qp *qp, struct recv_wqe *wqe, const struct packet *p,

@@ -206,9 +206,14 @@ uint16_t udp_checksum(const struct ip_header *ip, const uint8_t *udp, size_t len
     return folded != 0 ? folded : 0xffff;
 }
 
+bool grh_is_ipv4(const struct datagram *d)
+{
+    return gid_is_ipv4(&d->src) && gid_is_ipv4(&d->dst);
+}
+
 void grh_write(const struct datagram *d, uint8_t out[GRH_LEN])
 {
-    const bool ipv4 = gid_is_ipv4(&d->src) && gid_is_ipv4(&d->dst);
+    const bool ipv4 = grh_is_ipv4(d);
     const struct ip_header h = {
         .ipv4 = ipv4,
         .src = d->src,

@@ -101,4 +101,7 @@ uint16_t udp_checksum(const struct ip_header *ip, const uint8_t *udp, size_t len
  */
 void grh_write(const struct datagram *d, uint8_t out[GRH_LEN]);
 
+/* Which of the two it is. */
+bool grh_is_ipv4(const struct datagram *d);
+
 #endif
