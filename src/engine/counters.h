@@ -14,6 +14,8 @@
     C(rcv_bytes, "their bytes, from the BTH to the ICRC")                                          \
     C(sent_packets, "datagrams handed out")                                                        \
     C(sent_bytes, "their bytes, from the BTH to the ICRC")                                         \
+    C(mcast_rcv_packets, "datagrams that came for a multicast group")                              \
+    C(mcast_sent_packets, "datagrams handed out for a multicast group")                            \
     C(rcv_payload_bytes, "payload bytes accepted")                                                 \
     C(sent_payload_bytes, "payload bytes handed out, repeats included")                            \
     C(requests, "requests carried out as responder")                                               \
@@ -63,6 +65,9 @@
     QP_COUNTERS(C)                                                                                 \
     C(malformed, "datagrams that the packet parser refused")                                       \
     C(no_qp, "datagrams for a QPN that does not exist")                                            \
+    C(mcast_no_member, "multicast datagrams for a group that no QP is attached to")                \
+    C(mcast_own, "multicast datagrams that came back to the QP that sent them")                    \
+    C(mcast_bad_address, "datagrams with a multicast address and a QPN, or the other way round")   \
     C(farewells, "ACKs said again by queue pairs that were taken out of service")                  \
     C(farewells_lost, "those for which there was no room")                                         \
     C(cnp_rcv, "congestion notification packets that came in")                                     \

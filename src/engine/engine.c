@@ -56,6 +56,7 @@ int engine_new(const struct engine_config *config, struct engine **out)
     list_init(&e->events);
     list_init(&e->touched);
     list_init(&e->moderated);
+    multicast_table_init(&e->multicasts);
     window_table_init(&e->windows);
     window_init(&e->read_window,
                 config->read_window != 0 ? config->read_window : READ_WINDOW_DEFAULT, 0);
@@ -138,6 +139,25 @@ static void receive_for(struct engine *e, struct qp *qp, const struct packet *p,
     qp_touch(qp);
 }
 
+/* A copy to each queue pair that is attached, but the one that sent it. */
+static void receive_for_group(struct engine *e, const struct packet *p, const struct datagram *d)
+{
+    struct multicast_group *g = multicast_find(e, p, d);
+
+    if (g == NULL)
+        return;
+    for (struct list *l = g->members.next; l != &g->members; l = l->next) {
+        struct qp *qp = LIST_ENTRY(l, struct multicast_member, link)->qp;
+
+        if (multicast_is_own(qp, p, d)) {
+            e->counters.mcast_own++;
+            continue;
+        }
+        qp_count(qp, mcast_rcv_packets, 1);
+        receive_for(e, qp, p, d);
+    }
+}
+
 static void pass_time(struct engine *e, uint64_t now)
 {
     if (now > e->now)
@@ -159,6 +179,10 @@ void engine_receive(struct engine *e, const struct datagram *d, uint64_t now)
     }
     if (p.operation->kind == KIND_CNP) {
         e->counters.cnp_rcv++;
+        return;
+    }
+    if (p.h.bth.dest_qpn == QPN_MULTICAST || gid_is_multicast(&d->dst)) {
+        receive_for_group(e, &p, d);
         return;
     }
     qp = qp_find(e, p.h.bth.dest_qpn);
@@ -187,6 +211,7 @@ static uint32_t transmit_for(struct qp *qp, uint64_t now, struct datagram_batch 
     if (count > 0) {
         qp->counters.sent_packets += count;
         qp_count(qp, sent_bytes, (count - 1) * (uint64_t)b->segment_len + b->last_len);
+        multicast_note_sent(qp, b);
     }
     qp_fail_lost(qp);
     qp_touch(qp);

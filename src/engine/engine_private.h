@@ -9,6 +9,7 @@
 #include "base/random.h"
 #include "engine/engine.h"
 #include "engine/farewell_private.h"
+#include "engine/multicast_private.h"
 #include "engine/window_private.h"
 
 struct key_table; /* key.c */
@@ -32,6 +33,7 @@ struct engine {
     struct srq **xrc_srqs; /* by number; NULL before the first */
     uint32_t srqn_next;    /* as qpn_next */
     struct key_table *keys;
+    struct multicast_table multicasts;
     struct window_table windows;
     struct window read_window; /* READ responses on their way to this engine */
 

@@ -290,6 +290,8 @@ int qp_free(struct qp *qp)
 {
     struct engine *e = qp->engine;
 
+    if (qp->multicast_count > 0)
+        return -EBUSY;
     qp_reset(qp);
     mw_leave_qp(qp);
     leave_parts(qp);

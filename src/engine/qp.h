@@ -114,7 +114,8 @@ struct qp_init {
 int qp_new(struct engine *e, struct qp_init *init, struct qp **out);
 
 /*
- * Forgets the QP, its work and its completions that were not polled. As with qp_modify to RESET or
+ * Forgets the QP, its work and its completions that were not polled. Returns 0, or -EBUSY while it
+ * is attached to a multicast group. As with qp_modify to RESET or
  * ERR, the newest ACK of an RC responder is said again by engine_transmit, lest a peer whose last
  * ACK was lost ask nobody.
  */

@@ -67,11 +67,6 @@ static bool psn_legal(struct psn psn)
     return psn_equal(psn, psn_add(psn, 0)); /* as psn_make makes it */
 }
 
-static bool gid_is_multicast(const struct gid *g)
-{
-    return g->bytes[0] == 0xff || (gid_is_ipv4(g) && (g->bytes[12] & 0xf0) == 0xe0);
-}
-
 /* No address: all zeros, or IPv4's all zeros. */
 static bool gid_is_unspecified(const struct gid *g)
 {

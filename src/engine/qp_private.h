@@ -169,6 +169,7 @@ struct qp {
     void *context;
     uint32_t port_tag;  /* what qp_view tells; the caller's */
     uint32_t published; /* the caller's, see qp_published */
+    uint32_t multicast_count; /* groups that it is attached to */
 
     /* set by modify */
     enum qp_state state;

@@ -34,11 +34,28 @@ static inline bool gid_is_link_local(const struct gid *g)
     return g->bytes[0] == 0xfe && (g->bytes[1] & 0xc0) == 0x80;
 }
 
+/* An address of a multicast group: of IPv6 ff00::/8, of IPv4 224.0.0.0/4. */
+static inline bool gid_is_multicast(const struct gid *g)
+{
+    return g->bytes[0] == 0xff || (gid_is_ipv4(g) && (g->bytes[12] & 0xf0) == 0xe0);
+}
+
+/* A multicast group, which is another one on each interface. */
+struct multicast {
+    struct gid gid;
+    uint32_t scope_id; /* the interface; 0 where there are none */
+};
+
+static inline bool multicast_equal(const struct multicast *a, const struct multicast *b)
+{
+    return gid_equal(&a->gid, &b->gid) && a->scope_id == b->scope_id;
+}
+
 /* How a packet leaves. */
 struct path {
     struct gid src; /* both of one family */
     struct gid dst;
-    uint32_t scope_id; /* interface of link-local addresses, else 0 */
+    uint32_t scope_id; /* interface of link-local and multicast addresses, else 0 */
     uint32_t flow_label;
     uint8_t traffic_class; /* DSCP and ECN, as the IP header has them */
     uint8_t hop_limit;
@@ -57,6 +74,7 @@ static inline bool path_equal(const struct path *a, const struct path *b)
 struct datagram {
     struct gid src;
     struct gid dst;
+    uint32_t scope_id;     /* the interface that it came in by; 0 when the link cannot know */
     uint32_t flow_label;   /* 0 when the link cannot know */
     uint8_t traffic_class; /* as received: ECN in the low two bits */
     uint8_t hop_limit;     /* 64 when the link cannot know */

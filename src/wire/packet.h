@@ -16,6 +16,7 @@
 #include "wire/psn.h"
 
 #define ROCE_UDP_PORT 4791u
+#define QPN_MULTICAST 0xffffffu /* IBA 9.2: the destination of all that goes to a group */
 #define BTH_LEN 12u
 #define RDETH_LEN 4u
 #define DETH_LEN 8u
