@@ -359,6 +359,16 @@ static void fault_pass(struct link *link, uint8_t slot, const struct datagram *d
     link_pass(fault_of(link)->inner, slot, d);
 }
 
+static int fault_join(struct link *link, const struct multicast *group)
+{
+    return link_join(fault_of(link)->inner, group);
+}
+
+static void fault_leave(struct link *link, const struct multicast *group)
+{
+    link_leave(fault_of(link)->inner, group);
+}
+
 static uint64_t fault_deadline(const struct link *link)
 {
     const struct fault *f = fault_of_const(link);
@@ -425,6 +435,8 @@ static const struct link_ops fault_ops = {
     .unlisten = fault_unlisten,
     .listener = fault_listener,
     .pass = fault_pass,
+    .join = fault_join,
+    .leave = fault_leave,
     .deadline = fault_deadline,
     .flush = fault_flush,
     .finish = fault_finish,

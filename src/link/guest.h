@@ -9,6 +9,7 @@
  *        | guest_request -------------> |  leases a slot, reads its sockets
  *        | <------------- guest_answer  |
  *        | <-- struct arrival + bytes   |  each datagram of that slot (inbox.h)
+ *        | guest_multicast -----------> |  joins a group, or leaves it; nothing is answered
  *
  * The lease lasts as long as the connection. When it breaks, the guest asks again,
  * at whichever member answers then, for the slot that it had. No descriptor travels:
@@ -20,8 +21,10 @@
 #include <assert.h>
 #include <stdint.h>
 
+#include "wire/datagram.h"
+
 #define GUEST_MAGIC 0x74737567u /* "gust" */
-#define GUEST_VERSION 1u        /* of this and of struct arrival */
+#define GUEST_VERSION 2u        /* of this and of struct arrival */
 
 struct guest_request {
     uint32_t magic;
@@ -41,6 +44,13 @@ struct guest_answer {
     uint32_t spare;
 };
 
+struct guest_multicast {
+    uint32_t magic;
+    uint32_t join; /* 0: leave */
+    struct multicast group;
+};
+
+static_assert(sizeof(struct guest_multicast) == 28, "no padding leaves the process");
 static_assert(sizeof(struct guest_request) == 24, "no padding leaves the process");
 static_assert(sizeof(struct guest_answer) == 32, "no padding leaves the process");
 

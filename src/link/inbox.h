@@ -18,6 +18,7 @@
 struct arrival {
     struct gid src;
     struct gid dst;
+    uint32_t scope_id;    /* the interface */
     uint32_t len;         /* of the bytes that follow */
     uint16_t segment_len; /* of all but the last datagram in them; 0: they are one */
     uint16_t src_port;
@@ -27,7 +28,7 @@ struct arrival {
     uint8_t spare;
 };
 
-static_assert(sizeof(struct arrival) == 44, "no padding leaves the process");
+static_assert(sizeof(struct arrival) == 48, "no padding leaves the process");
 
 /* Checks a message of message_len bytes: *a and what follows it. True if it is well formed. */
 bool arrival_read(const uint8_t *message, size_t message_len, struct arrival *a);

@@ -38,6 +38,14 @@
 #define GUEST_PAUSE_MAX_MS 128u
 #define GUEST_PAUSE_LOST_MS 1000u /* when another process has the slot */
 
+/*
+ * Multicast: each group is a socket, for as long as somebody is in it. A process has as many of its
+ * own as the engine has groups, and as many for its guests.
+ */
+#define MULTICAST_SOCKETS_MAX 512u
+#define MULTICAST_OF_GUEST_MAX 32u
+#define MULTICAST_OF_GUESTS_MAX 256u /* their groups in all; the rest is its own */
+
 #define JOIN_TIMEOUT_MS 10000u  /* 64 processes start at once on two busy cores in about 0.3 s */
 #define ANSWER_TIMEOUT_MS 1000u /* a member that stopped in the middle of its answer */
 #define PORT_TIMEOUT_MS 2000u   /* the end of an earlier group, whose processes just died */

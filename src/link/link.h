@@ -8,6 +8,7 @@
 #ifndef UROCE_LINK_LINK_H
 #define UROCE_LINK_LINK_H
 
+#include <errno.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
@@ -45,6 +46,8 @@ struct link;
     C(host_found, "times that another took its place, or this one the port")                       \
     C(slot_lost, "attempts to go on after that which found our slot taken")                        \
     C(inbox_refused, "messages in our inbox that no process of ours can have sent")                \
+    C(mcast_other_interface, "multicast datagrams of an interface whose group nobody here joined")  \
+    C(mcast_lost, "multicast groups that could not be joined again after the host went away")     \
     C(socket_overflow, "datagrams that the kernel dropped because the receive buffer was full")    \
     C(send_would_block, "sends that waited because the kernel's buffer was full")                  \
     C(send_refused, "sends answered by an ICMP error (nobody listens there)")                      \
@@ -101,6 +104,8 @@ struct link_ops {
     uint8_t (*listener)(struct link *link, uint64_t service_id, const struct gid *local);
     void (*pass)(struct link *link, uint8_t slot, const struct datagram *d);
     /* See the functions of these names. NULL: nothing of the kind. */
+    int (*join)(struct link *link, const struct multicast *group);
+    void (*leave)(struct link *link, const struct multicast *group);
     uint64_t (*deadline)(const struct link *link);
     void (*flush)(struct link *link);
     void (*finish)(struct link *link);
@@ -182,6 +187,23 @@ static inline void link_pass(struct link *link, uint8_t slot, const struct datag
 {
     if (link->ops->pass)
         link->ops->pass(link, slot, d);
+}
+
+/*
+ * From now on datagrams for this group are received, those that processes of this host send, this
+ * one included, as those of others. A group that is joined already stays so. Returns 0 or a
+ * negative errno: -ENOMEM when there is no room for more, -ENODEV when the interface is gone.
+ */
+static inline int link_join(struct link *link, const struct multicast *group)
+{
+    return link->ops->join ? link->ops->join(link, group) : -EOPNOTSUPP;
+}
+
+/* Not any more. */
+static inline void link_leave(struct link *link, const struct multicast *group)
+{
+    if (link->ops->leave)
+        link->ops->leave(link, group);
 }
 
 /* When link_receive must be called even if no descriptor is readable (CLOCK_MONOTONIC); UINT64_MAX:

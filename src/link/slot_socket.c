@@ -51,18 +51,27 @@ static int set_number(int fd, int level, int name, int value)
     return setsockopt(fd, level, name, &value, sizeof(value)) ? -errno : 0;
 }
 
-static int bind_port(int fd, enum family f)
+/* group: the address to bind, or NULL: any. */
+static int bind_port(int fd, enum family f, const struct multicast *group)
 {
     struct sockaddr_in in = {.sin_family = AF_INET, .sin_port = htons(ROCE_UDP_PORT)};
     struct sockaddr_in6 in6 = {.sin6_family = AF_INET6, .sin6_port = htons(ROCE_UDP_PORT)};
-    int result = f == FAMILY_IPV4 ? bind(fd, (const struct sockaddr *)&in, sizeof(in))
+    int result;
+
+    if (group) {
+        memcpy(&in.sin_addr, group->gid.bytes + 12, sizeof(in.sin_addr));
+        memcpy(&in6.sin6_addr, group->gid.bytes, sizeof(in6.sin6_addr));
+        in6.sin6_scope_id = group->scope_id;
+    }
+    result = f == FAMILY_IPV4 ? bind(fd, (const struct sockaddr *)&in, sizeof(in))
                                   : bind(fd, (const struct sockaddr *)&in6, sizeof(in6));
 
     return result ? -errno : 0;
 }
 
-/* alone: fails when any socket has the port; else joins those of the same user. */
-static int make(enum family f, bool alone)
+/* alone: fails when any socket has the port; else joins those of the same user. group: for that
+ * only, or NULL. */
+static int make(enum family f, bool alone, const struct multicast *group)
 {
     int fd = socket(family_domain(f), SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     int err = 0;
@@ -76,7 +85,7 @@ static int make(enum family f, bool alone)
     if (!err)
         err = set_number(fd, SOL_SOCKET, SO_RCVBUF, 1);
     if (!err)
-        err = bind_port(fd, f);
+        err = bind_port(fd, f, group);
     if (err) {
         close(fd);
         return err;
@@ -91,7 +100,7 @@ static int make(enum family f, bool alone)
 
 int slot_socket_make(enum family f)
 {
-    return make(f, false);
+    return make(f, false, NULL);
 }
 
 /* True if the kernel takes the program. */
@@ -113,20 +122,20 @@ static bool attach_program(int fd)
  */
 int slot_socket_claim(enum family f, bool *by_slot, int fds[2])
 {
-    int first = make(f, true);
+    int first = make(f, true, NULL);
     int second;
     int err;
 
     if (first < 0)
         return first;
     err = set_number(first, SOL_SOCKET, SO_REUSEPORT, 1);
-    second = err ? err : make(f, false);
+    second = err ? err : make(f, false, NULL);
     if (second == -EADDRINUSE) {
         close(first);
-        first = make(f, false);
+        first = make(f, false, NULL);
         if (first < 0)
             return first;
-        second = make(f, false);
+        second = make(f, false, NULL);
     }
     if (second < 0) {
         close(first);
@@ -207,6 +216,41 @@ int slot_socket_adopt(int fd, enum family f, const struct adoption *how, uint32_
     *granted = (uint32_t)size;
     *drops = count_drops(fd);
     return 0;
+}
+
+static int join(int fd, enum family f, const struct multicast *group)
+{
+    struct ip_mreqn in = {.imr_ifindex = (int)group->scope_id};
+    struct ipv6_mreq in6 = {.ipv6mr_interface = group->scope_id};
+    int result;
+
+    memcpy(&in.imr_multiaddr, group->gid.bytes + 12, sizeof(in.imr_multiaddr));
+    memcpy(&in6.ipv6mr_multiaddr, group->gid.bytes, sizeof(in6.ipv6mr_multiaddr));
+    result = f == FAMILY_IPV4
+                 ? setsockopt(fd, IPPROTO_IP, IP_ADD_MEMBERSHIP, &in, sizeof(in))
+                 : setsockopt(fd, IPPROTO_IPV6, IPV6_JOIN_GROUP, &in6, sizeof(in6));
+    return result ? -errno : 0;
+}
+
+/*
+ * It is bound to the address of the group, so it is none of the reuseport group of the slots, and
+ * gets no datagram but those of the group: not even those that only lack a better socket.
+ */
+int multicast_socket_make(const struct multicast *group, const struct adoption *how)
+{
+    enum family f = gid_is_ipv4(&group->gid) ? FAMILY_IPV4 : FAMILY_IPV6;
+    int fd = make(f, false, group);
+    uint32_t ignored;
+    int err;
+
+    if (fd < 0)
+        return fd;
+    err = slot_socket_adopt(fd, f, how, &ignored, &ignored);
+    if (!err)
+        err = join(fd, f, group);
+    if (err)
+        close(fd);
+    return err ? err : fd;
 }
 
 void slot_socket_disown(int fd)

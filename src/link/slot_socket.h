@@ -13,6 +13,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "wire/datagram.h"
+
 enum family {
     FAMILY_IPV4,
     FAMILY_IPV6,
@@ -58,6 +60,12 @@ struct adoption {
  */
 int slot_socket_adopt(int fd, enum family f, const struct adoption *how, uint32_t *granted,
                       uint32_t *drops);
+
+/*
+ * A socket of this process alone for what is sent to a group; the kernel gives each such
+ * socket a copy of its own. It goes with the process. Returns the descriptor or a negative errno.
+ */
+int multicast_socket_make(const struct multicast *group, const struct adoption *how);
 
 /* The reverse, so that nothing piles up in a socket that nobody reads. */
 void slot_socket_disown(int fd);

@@ -62,6 +62,7 @@ static void release(struct udp *u)
     udp_pool_close(u);
     udp_host_close(u);
     udp_close_sources(u, 0, SOURCE_LISTENER);
+    udp_close_sources(u, SOURCE_MULTICASTS, SOURCE_VISITORS);
     routes_close(&u->routes);
     if (u->buffers)
         munmap(u->buffers, (size_t)RECEIVE_AT_ONCE * RECEIVE_STRIDE);
@@ -110,6 +111,16 @@ static uint8_t udp_listener(struct link *link, uint64_t service_id, const struct
     return services_find(&udp_of(link)->group, service_id, local);
 }
 
+static int udp_join_multicast(struct link *link, const struct multicast *group)
+{
+    return udp_multicast_join(udp_of(link), group, HOLDER_OWN);
+}
+
+static void udp_leave_multicast(struct link *link, const struct multicast *group)
+{
+    udp_multicast_leave(udp_of(link), group, HOLDER_OWN);
+}
+
 static const struct link_ops udp_ops = {
     .send = udp_send,
     .receive = udp_receive,
@@ -118,6 +129,8 @@ static const struct link_ops udp_ops = {
     .unlisten = udp_unlisten,
     .listener = udp_listener,
     .pass = udp_pass,
+    .join = udp_join_multicast,
+    .leave = udp_leave_multicast,
     .finish = udp_finish,
     .abandon = udp_abandon,
     .close = udp_close,

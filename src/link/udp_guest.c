@@ -176,6 +176,19 @@ int udp_guest_open(struct udp *u, char *error)
     return 0;
 }
 
+/* Multicast. */
+
+void udp_guest_multicast(struct udp *u, const struct multicast *group, bool join)
+{
+    const struct guest_multicast q = {.magic = GUEST_MAGIC, .join = join, .group = *group};
+
+    /* Without a host there is nobody to tell; the next one hears of all groups (found). */
+    if (u->source[SOURCE_HOST].fd >= 0 && !u->guest.asked_ms &&
+        send(u->source[SOURCE_HOST].fd, &q, sizeof(q), MSG_DONTWAIT | MSG_NOSIGNAL) < 0)
+        log_warn("a multicast group: the process of user %u that passes us our datagrams: %s",
+                 u->guest.uid, strerror(errno));
+}
+
 /* Going on without the host that we had. */
 
 void udp_guest_lost(struct udp *u)
@@ -208,6 +221,7 @@ static void found(struct udp *u)
     u->link.counters.host_found++;
     u->guest.complained = false;
     arm(u, 0);
+    udp_multicast_renew(u);
 }
 
 void udp_guest_answered(struct udp *u)

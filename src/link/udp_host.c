@@ -2,7 +2,7 @@
 /*
  * Having guests (guest.h). Any member that accepts a visitor serves it: leases a slot,
  * reads its sockets and passes on what is for that slot, each datagram looked at. A guest
- * can do nothing but ask once and listen; what it does not read is dropped when its
+ * can do nothing but ask once, name multicast groups and listen; what it does not read is dropped when its
  * connection is full, so it costs a bounded amount of memory and nobody else's time.
  *
  * When this process ends, the kernel frees the lease; the record that it was a
@@ -34,6 +34,7 @@ static void dismiss(struct udp *u, uint32_t visitor)
 {
     struct visitor *v = &u->host.visitor[visitor];
 
+    udp_multicast_forget(u, visitor);
     if (v->slot) {
         for (enum family f = 0; f < FAMILY_COUNT; f++) {
             if (u->source[guest_source(visitor) + f].fd >= 0)
@@ -179,18 +180,39 @@ static void answer(struct udp *u, struct visitor *v, const struct guest_request 
     log_info("slot %u is a guest's, of user %u", v->slot, v->uid);
 }
 
+/* A guest joins or leaves a group. One that asks for too much is told nothing, and gets nothing. */
+static void move(struct udp *u, uint32_t visitor, const struct guest_multicast *q)
+{
+    int err = 0;
+
+    if (!q->join)
+        udp_multicast_leave(u, &q->group, visitor);
+    else if (gid_is_multicast(&q->group.gid))
+        err = udp_multicast_join(u, &q->group, visitor);
+    else
+        err = -EINVAL;
+    if (err)
+        log_info("slot %u: the guest's multicast group: %s", u->host.visitor[visitor].slot,
+                 strerror(-err));
+}
+
 void udp_host_listen(struct udp *u, uint32_t visitor)
 {
     struct visitor *v = &u->host.visitor[visitor];
-    struct guest_request q;
+    union {
+        struct guest_request request;
+        struct guest_multicast multicast;
+    } q;
     ssize_t len = v->fd < 0 ? 0 : recv(v->fd, &q, sizeof(q), MSG_DONTWAIT | MSG_TRUNC);
 
     if (v->fd < 0 || (len < 0 && errno == EAGAIN))
         return;
-    if (v->slot || len != sizeof(q))
-        dismiss(u, visitor); /* It has gone, or speaks out of turn. */
+    if (!v->slot && len == sizeof(q.request))
+        answer(u, v, &q.request);
+    else if (v->slot && len == sizeof(q.multicast) && q.multicast.magic == GUEST_MAGIC)
+        move(u, visitor, &q.multicast);
     else
-        answer(u, v, &q);
+        dismiss(u, visitor); /* It has gone, or speaks out of turn. */
 }
 
 void udp_host_greet(void *context, int fd, unsigned uid)
@@ -219,10 +241,10 @@ bool udp_host_serves(const struct udp *u, uint8_t slot)
     return u->host.visitor_of[slot] != 0;
 }
 
-enum handed udp_host_pass(struct udp *u, uint8_t slot, const struct arrival *a,
-                          const uint8_t *bytes)
+enum handed udp_host_pass_to(struct udp *u, uint32_t visitor, const struct arrival *a,
+                             const uint8_t *bytes)
 {
-    const struct visitor *v = &u->host.visitor[u->host.visitor_of[slot] - 1];
+    const struct visitor *v = &u->host.visitor[visitor];
     struct iovec iov[] = {
         {.iov_base = (void *)(uintptr_t)a, .iov_len = sizeof(*a)},
         {.iov_base = (void *)(uintptr_t)bytes, .iov_len = a->len},
@@ -234,6 +256,12 @@ enum handed udp_host_pass(struct udp *u, uint8_t slot, const struct arrival *a,
     return errno == EPIPE || errno == ECONNRESET ? HANDED_TO_NOBODY : HANDED_FULL;
 }
 
+enum handed udp_host_pass(struct udp *u, uint8_t slot, const struct arrival *a,
+                          const uint8_t *bytes)
+{
+    return udp_host_pass_to(u, u->host.visitor_of[slot] - 1u, a, bytes);
+}
+
 void udp_host_close(struct udp *u)
 {
     for (uint32_t i = 0; i < GUESTS_MAX; i++) {
@@ -241,5 +269,5 @@ void udp_host_close(struct udp *u)
             close(u->host.visitor[i].fd);
         u->host.visitor[i].fd = -1;
     }
-    udp_close_sources(u, SOURCE_GUESTS, SOURCE_VISITORS);
+    udp_close_sources(u, SOURCE_GUESTS, SOURCE_MULTICASTS);
 }

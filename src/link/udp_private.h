@@ -29,9 +29,11 @@ enum source_kind {
     SOURCE_COUNT,
 };
 
-/* Behind them the sockets of our guests, then the guests' connections. */
+/* Behind them the sockets of our guests, those of multicast groups, then the guests' connections.
+ */
 #define SOURCE_GUESTS ((uint32_t)SOURCE_COUNT)
-#define SOURCE_VISITORS (SOURCE_GUESTS + GUESTS_MAX * FAMILY_COUNT)
+#define SOURCE_MULTICASTS (SOURCE_GUESTS + GUESTS_MAX * FAMILY_COUNT)
+#define SOURCE_VISITORS (SOURCE_MULTICASTS + MULTICAST_SOCKETS_MAX)
 
 struct source {
     int fd;
@@ -61,6 +63,14 @@ struct guest {
     bool complained;   /* of the loss of its slot */
 };
 
+/* A group that this process or some of its guests are in. */
+struct multicast_socket {
+    struct multicast group;
+    bool used;
+    bool own;                         /* this process is in it */
+    uint64_t visitors[GUESTS_MAX / 64]; /* a bit for each visitor that is */
+};
+
 struct send_socket {
     int fd;
     uint16_t port; /* 0: not opened yet */
@@ -87,6 +97,7 @@ struct udp {
     /* moves as processes come and go */
     struct host host;
     struct guest guest;
+    struct multicast_socket multicasts[MULTICAST_SOCKETS_MAX]; /* source: SOURCE_MULTICASTS + index */
 
     /* moves with datagrams */
     struct source source[SOURCE_VISITORS];
@@ -144,15 +155,31 @@ enum handed udp_host_pass(struct udp *u, uint8_t slot, const struct arrival *a,
 /* Lets go of all connections. Their guests go to other members. */
 void udp_host_close(struct udp *u);
 
+/* The same for a visitor by its number. */
+enum handed udp_host_pass_to(struct udp *u, uint32_t visitor, const struct arrival *a,
+                             const uint8_t *bytes);
+
 /* udp_guest.c: being one. */
 /* Becomes a guest of who holds the port. 0, or a negative errno with a sentence. */
 int udp_guest_open(struct udp *u, char *error);
 /* The host has answered. */
 void udp_guest_answered(struct udp *u);
+/* Tells the host, if there is one, that we join a group or leave it. */
+void udp_guest_multicast(struct udp *u, const struct multicast *group, bool join);
 /* The connection broke. */
 void udp_guest_lost(struct udp *u);
 /* The timer fired. */
 void udp_guest_retry(struct udp *u);
+
+/* udp_multicast.c */
+#define HOLDER_OWN UINT32_MAX
+/* holder: a visitor, or HOLDER_OWN. As link_join, link_leave. */
+int udp_multicast_join(struct udp *u, const struct multicast *group, uint32_t holder);
+void udp_multicast_leave(struct udp *u, const struct multicast *group, uint32_t holder);
+/* A visitor goes. */
+void udp_multicast_forget(struct udp *u, uint32_t visitor);
+/* Joins again what this process is in: by a new host, or, as a member of a group, by itself. */
+void udp_multicast_renew(struct udp *u);
 
 /* CLOCK_MONOTONIC, coarse: for things that happen about once a second. */
 uint64_t udp_now_ns(void);

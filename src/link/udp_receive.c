@@ -88,6 +88,7 @@ static void read_ipv4(const struct cmsghdr *c, struct arrival *a, struct facts *
     case IP_PKTINFO:
         memcpy(&info, CMSG_DATA(c), sizeof(info));
         set_ipv4(&a->dst, &info.ipi_addr);
+        a->scope_id = (uint32_t)info.ipi_ifindex;
         a->on_loopback = info.ipi_ifindex == LOOPBACK_IFINDEX;
         f->has_dst = true;
         break;
@@ -110,6 +111,7 @@ static void read_ipv6(const struct cmsghdr *c, struct arrival *a, struct facts *
     case IPV6_PKTINFO:
         memcpy(&info, CMSG_DATA(c), sizeof(info));
         memcpy(a->dst.bytes, &info.ipi6_addr, sizeof(a->dst.bytes));
+        a->scope_id = info.ipi6_ifindex;
         a->on_loopback = info.ipi6_ifindex == LOOPBACK_IFINDEX;
         f->has_dst = true;
         break;
@@ -182,9 +184,11 @@ static void read_name(const struct sockaddr_storage *name, struct arrival *a)
 
 /* Datagrams. */
 
-static bool is_ours(const struct udp *u, uint8_t slot)
+/* What came to a group is for all who are in it, whatever QPN it names. */
+static bool is_ours(const struct udp *u, const struct arrival *a, uint8_t slot)
 {
-    return slot == u->slot || slot == SLOT_QP1 || slot == SLOT_MULTICAST;
+    return slot == u->slot || slot == SLOT_QP1 || slot == SLOT_MULTICAST ||
+           gid_is_multicast(&a->dst);
 }
 
 static uint32_t datagrams_of(const struct arrival *a)
@@ -238,6 +242,7 @@ static void take(struct reading *r, struct peer *p, const struct arrival *a, con
     struct datagram d = {
         .src = a->src,
         .dst = a->dst,
+        .scope_id = a->scope_id,
         .traffic_class = a->traffic_class,
         .hop_limit = a->hop_limit,
         .src_port = a->src_port,
@@ -334,7 +339,7 @@ static void take_all(struct reading *r, const struct arrival *a, const uint8_t *
 
         if (len < BTH_LEN + ICRC_LEN) {
             counters->too_short++;
-        } else if (is_ours(r->u, bytes[at + BTH_SLOT_OFFSET])) {
+        } else if (is_ours(r->u, a, bytes[at + BTH_SLOT_OFFSET])) {
             take(r, p, a, bytes + at, len, &id);
             id++;
         } else if (handed && !udp_host_serves(r->u, bytes[at + BTH_SLOT_OFFSET])) {
@@ -354,13 +359,36 @@ static void count_arrival(struct reading *r, const struct arrival *a, const uint
     r->datagrams += count;
     counters->rcv_datagrams += count;
     counters->rcv_bytes += a->len;
-    if (a->on_loopback && a->len > BTH_SLOT_OFFSET && bytes[BTH_SLOT_OFFSET] == r->u->slot)
+    if (a->on_loopback && !gid_is_multicast(&a->dst) && a->len > BTH_SLOT_OFFSET && bytes[BTH_SLOT_OFFSET] == r->u->slot)
         r->consumed += datagram_truesize(count, a->len);
 }
 
-/* One message of a UDP socket. */
-static void take_message(struct reading *r, struct source *s, struct mmsghdr *m)
+/* One message of a group's socket, to all who are in it. */
+static void take_multicast(struct reading *r, const struct multicast_socket *s,
+                           const struct arrival *a, const uint8_t *bytes)
 {
+    struct link_counters *counters = &r->u->link.counters;
+
+    if (a->scope_id != s->group.scope_id) { /* IPv6: memberships do not look at the interface */
+        counters->mcast_other_interface += datagrams_of(a);
+        return;
+    }
+    if (s->own)
+        take_all(r, a, bytes, false);
+    for (uint32_t word = 0; word < GUESTS_MAX / 64; word++) {
+        for (uint64_t left = s->visitors[word]; left; left &= left - 1) {
+            uint32_t visitor = word * 64 + (uint32_t)__builtin_ctzll(left);
+            bool passed = udp_host_pass_to(r->u, visitor, a, bytes) == HANDED_OVER;
+
+            *(passed ? &counters->guest_datagrams : &counters->guest_full) += datagrams_of(a);
+        }
+    }
+}
+
+/* One message of a UDP socket. */
+static void take_message(struct reading *r, uint32_t source, struct mmsghdr *m)
+{
+    struct source *s = &r->u->source[source];
     struct link_counters *counters = &r->u->link.counters;
     struct arrival a = {.len = m->msg_len, .hop_limit = 64};
     struct facts f = {0};
@@ -377,6 +405,8 @@ static void take_message(struct reading *r, struct source *s, struct mmsghdr *m)
         counters->truncated++;
     else if (!f.has_dst)
         counters->no_address++;
+    else if (source >= SOURCE_MULTICASTS)
+        take_multicast(r, &r->u->multicasts[source - SOURCE_MULTICASTS], &a, bytes);
     else
         take_all(r, &a, bytes, false);
 }
@@ -458,7 +488,7 @@ static void read_source(struct reading *r, uint32_t source)
             if (source == SOURCE_INBOX)
                 take_handed(r, &u->header[i]);
             else
-                take_message(r, &u->source[source], &u->header[i]);
+                take_message(r, source, &u->header[i]);
         }
         u->link.counters.rcv_calls += got > 0;
     } while (got == RECEIVE_AT_ONCE && r->datagrams < r->budget);

@@ -35,6 +35,8 @@ enum order {
     ORDER_SEND,
     ORDER_COUNTERS,
     ORDER_ROOM,
+    ORDER_JOIN,
+    ORDER_LEAVE,
     ORDER_SLEEP,
     ORDER_WAKE,
     ORDER_FORK,
@@ -45,6 +47,7 @@ enum order {
 struct command {
     enum order order;
     struct shipment shipment;
+    struct multicast group;
 };
 
 struct report {
@@ -168,6 +171,12 @@ static void obey(struct body *b, const struct command *c)
         break;
     case ORDER_ROOM:
         r.number = link_local_room(b->link, &c->shipment.path.dst, c->shipment.slot);
+        break;
+    case ORDER_JOIN:
+        r.number = link_join(b->link, &c->group);
+        break;
+    case ORDER_LEAVE:
+        link_leave(b->link, &c->group);
         break;
     case ORDER_SLEEP:
         b->asleep = true;
@@ -308,6 +317,16 @@ uint32_t member_room(struct member *m, const struct gid *dst, uint8_t slot)
     struct command c = {.order = ORDER_ROOM, .shipment = {.path.dst = *dst, .slot = slot}};
 
     return (uint32_t)command(m, &c).number;
+}
+
+int member_join(struct member *m, const struct multicast *group)
+{
+    return (int)command(m, &(struct command){.order = ORDER_JOIN, .group = *group}).number;
+}
+
+void member_leave(struct member *m, const struct multicast *group)
+{
+    command(m, &(struct command){.order = ORDER_LEAVE, .group = *group});
 }
 
 void member_sleep(struct member *m)

@@ -69,6 +69,9 @@ void member_start(struct member *m, const struct udp_config *config);
 int member_send(struct member *m, const struct shipment *s);
 struct link_counters member_counters(struct member *m);
 uint32_t member_room(struct member *m, const struct gid *dst, uint8_t slot);
+/* As link_join, link_leave. */
+int member_join(struct member *m, const struct multicast *group);
+void member_leave(struct member *m, const struct multicast *group);
 /* The member does not touch its link till member_wake. */
 void member_sleep(struct member *m);
 void member_wake(struct member *m);

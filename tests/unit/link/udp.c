@@ -524,7 +524,7 @@ static void an_inbox_believes_only_its_own_user(void **state)
         for (size_t n = 0; n < 4; n++) {
             if (n == 3 && setresuid(FOREIGN_UID, FOREIGN_UID, FOREIGN_UID))
                 break;
-            if (sendto(fd, junk, n * 44, 0, (struct sockaddr *)&to, len) < 0)
+            if (sendto(fd, junk, n * sizeof(struct arrival), 0, (struct sockaddr *)&to, len) < 0)
                 _exit(1);
         }
         _exit(0);
