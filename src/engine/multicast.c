@@ -118,6 +118,11 @@ int multicast_detach(struct qp *qp, const struct multicast *id)
     return 0;
 }
 
+bool qp_is_attached(const struct qp *qp)
+{
+    return qp->multicast_count > 0;
+}
+
 uint32_t multicast_count(const struct engine *e, const struct multicast *id)
 {
     const struct multicast_group *g = find(e, id);

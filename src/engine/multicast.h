@@ -8,6 +8,7 @@
 #ifndef UROCE_ENGINE_MULTICAST_H
 #define UROCE_ENGINE_MULTICAST_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "wire/datagram.h"
@@ -23,6 +24,9 @@ int multicast_attach(struct qp *qp, const struct multicast *group);
 
 /* Returns 0, or -EINVAL when it is not attached to that group. */
 int multicast_detach(struct qp *qp, const struct multicast *group);
+
+/* To some group. */
+bool qp_is_attached(const struct qp *qp);
 
 /* How many QPs are attached to the group: with the first one its datagrams are wanted, with the
  * last one no more. */

@@ -167,8 +167,8 @@ struct qp {
     bool all_signaled;
     uint32_t pmtu_created; /* UD: the port's; attr.pmtu after every RESET */
     void *context;
-    uint32_t port_tag;  /* what qp_view tells; the caller's */
-    uint32_t published; /* the caller's, see qp_published */
+    uint32_t port_tag;        /* what qp_view tells; the caller's */
+    uint32_t published;       /* the caller's, see qp_published */
     uint32_t multicast_count; /* groups that it is attached to */
 
     /* set by modify */

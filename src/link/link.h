@@ -46,8 +46,8 @@ struct link;
     C(host_found, "times that another took its place, or this one the port")                       \
     C(slot_lost, "attempts to go on after that which found our slot taken")                        \
     C(inbox_refused, "messages in our inbox that no process of ours can have sent")                \
-    C(mcast_other_interface, "multicast datagrams of an interface whose group nobody here joined")  \
-    C(mcast_lost, "multicast groups that could not be joined again after the host went away")     \
+    C(mcast_other_interface, "multicast datagrams of an interface whose group nobody here joined") \
+    C(mcast_lost, "multicast groups that could not be joined again after the host went away")      \
     C(socket_overflow, "datagrams that the kernel dropped because the receive buffer was full")    \
     C(send_would_block, "sends that waited because the kernel's buffer was full")                  \
     C(send_refused, "sends answered by an ICMP error (nobody listens there)")                      \

@@ -64,7 +64,7 @@ static int bind_port(int fd, enum family f, const struct multicast *group)
         in6.sin6_scope_id = group->scope_id;
     }
     result = f == FAMILY_IPV4 ? bind(fd, (const struct sockaddr *)&in, sizeof(in))
-                                  : bind(fd, (const struct sockaddr *)&in6, sizeof(in6));
+                              : bind(fd, (const struct sockaddr *)&in6, sizeof(in6));
 
     return result ? -errno : 0;
 }
@@ -226,9 +226,8 @@ static int join(int fd, enum family f, const struct multicast *group)
 
     memcpy(&in.imr_multiaddr, group->gid.bytes + 12, sizeof(in.imr_multiaddr));
     memcpy(&in6.ipv6mr_multiaddr, group->gid.bytes, sizeof(in6.ipv6mr_multiaddr));
-    result = f == FAMILY_IPV4
-                 ? setsockopt(fd, IPPROTO_IP, IP_ADD_MEMBERSHIP, &in, sizeof(in))
-                 : setsockopt(fd, IPPROTO_IPV6, IPV6_JOIN_GROUP, &in6, sizeof(in6));
+    result = f == FAMILY_IPV4 ? setsockopt(fd, IPPROTO_IP, IP_ADD_MEMBERSHIP, &in, sizeof(in))
+                              : setsockopt(fd, IPPROTO_IPV6, IPV6_JOIN_GROUP, &in6, sizeof(in6));
     return result ? -errno : 0;
 }
 

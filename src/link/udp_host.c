@@ -2,8 +2,8 @@
 /*
  * Having guests (guest.h). Any member that accepts a visitor serves it: leases a slot,
  * reads its sockets and passes on what is for that slot, each datagram looked at. A guest
- * can do nothing but ask once, name multicast groups and listen; what it does not read is dropped when its
- * connection is full, so it costs a bounded amount of memory and nobody else's time.
+ * can do nothing but ask once, name multicast groups and listen; what it does not read is dropped
+ * when its connection is full, so it costs a bounded amount of memory and nobody else's time.
  *
  * When this process ends, the kernel frees the lease; the record that it was a
  * guest's keeps the slot for it (group_lease) till it has found another member.

@@ -73,9 +73,8 @@ static int simplify(int err)
 /* Opens the socket of a group; a guest has none. 0 or a negative errno. */
 static int open_socket(struct udp *u, struct multicast_socket *s)
 {
-    const struct adoption how = {.gro = !u->config.no_gro,
-                                 .keep = true,
-                                 .receive_buffer = u->config.receive_buffer};
+    const struct adoption how = {
+        .gro = !u->config.no_gro, .keep = true, .receive_buffer = u->config.receive_buffer};
     struct source *source = &u->source[source_of(u, s)];
     int fd, err;
 

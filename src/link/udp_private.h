@@ -67,7 +67,7 @@ struct guest {
 struct multicast_socket {
     struct multicast group;
     bool used;
-    bool own;                         /* this process is in it */
+    bool own;                           /* this process is in it */
     uint64_t visitors[GUESTS_MAX / 64]; /* a bit for each visitor that is */
 };
 
@@ -97,7 +97,8 @@ struct udp {
     /* moves as processes come and go */
     struct host host;
     struct guest guest;
-    struct multicast_socket multicasts[MULTICAST_SOCKETS_MAX]; /* source: SOURCE_MULTICASTS + index */
+    struct multicast_socket
+        multicasts[MULTICAST_SOCKETS_MAX]; /* source: SOURCE_MULTICASTS + index */
 
     /* moves with datagrams */
     struct source source[SOURCE_VISITORS];

@@ -359,7 +359,8 @@ static void count_arrival(struct reading *r, const struct arrival *a, const uint
     r->datagrams += count;
     counters->rcv_datagrams += count;
     counters->rcv_bytes += a->len;
-    if (a->on_loopback && !gid_is_multicast(&a->dst) && a->len > BTH_SLOT_OFFSET && bytes[BTH_SLOT_OFFSET] == r->u->slot)
+    if (a->on_loopback && !gid_is_multicast(&a->dst) && a->len > BTH_SLOT_OFFSET &&
+        bytes[BTH_SLOT_OFFSET] == r->u->slot)
         r->consumed += datagram_truesize(count, a->len);
 }
 

@@ -16,6 +16,7 @@
 #include <unistd.h>
 
 #include "base/log.h"
+#include "engine/multicast.h"
 #include "engine/qp.h"
 #include "link/udp.h"
 #include "node/guarded_copy.h"
@@ -385,6 +386,8 @@ struct engine *node_engine(struct node *n)
 
 int node_qp_free(struct node *n, struct qp *qp)
 {
+    if (qp_is_attached(qp))
+        return -EBUSY;
     publish_qp_gone(n, qp);
     return qp_free(qp);
 }

@@ -89,6 +89,13 @@ void node_idle_hint(struct node *n, uint32_t empty_polls);
  */
 uint32_t node_port_tag(struct node *n, const char *device, const char *netdev);
 
+/*
+ * Attaches a queue pair to a multicast group, and detaches it, as multicast_attach and
+ * multicast_detach; also -ENODEV when the interface is gone. The lock is held.
+ */
+int node_attach(struct node *n, struct qp *qp, const struct multicast *group);
+int node_detach(struct node *n, struct qp *qp, const struct multicast *group);
+
 /* Ends a queue pair as qp_free, after noting what it has counted. The lock is held. */
 int node_qp_free(struct node *n, struct qp *qp);
 

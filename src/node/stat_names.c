@@ -14,12 +14,14 @@
 
 struct row {
     struct stat_name name;
-    uint16_t terms[TERMS_MAX]; /* offset in struct stat_totals, in uint64_t, and 1; 0: no more */
+    uint16_t terms[TERMS_MAX]; /* offset in struct stat_totals, in uint64_t, and 1, perhaps with
+                                  MINUS; 0: no more */
     uint16_t unit;             /* what it is counted in; 0: 1 */
 };
 
 #define AT(field) (uint16_t)(offsetof(struct stat_totals, field) / sizeof(uint64_t) + 1)
 #define E(field) AT(engine.field)
+#define MINUS 0x8000u /* beside a term: it is part of another, and taken off */
 #define L(field) AT(link.field)
 #define PORT(text)                                                                                 \
     {                                                                                              \
@@ -38,10 +40,10 @@ static const struct row rows[] = {
     {PORT("port_rcv_data"),                    {E(rcv_bytes)}, WORD},
     {PORT("port_xmit_packets"),                {E(sent_packets)}, 0},
     {PORT("port_rcv_packets"),                 {E(rcv_packets)}, 0},
-    {PORT("unicast_xmit_packets"),             {E(sent_packets)}, 0},
-    {PORT("unicast_rcv_packets"),              {E(rcv_packets)}, 0},
-    {PORT("multicast_xmit_packets"),           {0}, 0},
-    {PORT("multicast_rcv_packets"),            {0}, 0},
+    {PORT("unicast_xmit_packets"),             {E(sent_packets), MINUS | E(mcast_sent_packets)}, 0},
+    {PORT("unicast_rcv_packets"),              {E(rcv_packets), MINUS | E(mcast_rcv_packets)}, 0},
+    {PORT("multicast_xmit_packets"),           {E(mcast_sent_packets)}, 0},
+    {PORT("multicast_rcv_packets"),            {E(mcast_rcv_packets)}, 0},
     {PORT("port_xmit_discards"),               {L(send_refused), L(send_unreachable), L(send_too_big), L(send_failed)}, 0},
     {PORT("port_xmit_wait"),                   {L(send_would_block)}, 0},
     {PORT("port_xmit_constraint_errors"),      {0}, 0},
@@ -93,7 +95,7 @@ static const struct row rows[] = {
 };
 /* clang-format on */
 
-static_assert(sizeof(struct stat_totals) / sizeof(uint64_t) < UINT16_MAX, "a term fits");
+static_assert(sizeof(struct stat_totals) / sizeof(uint64_t) < MINUS, "a term fits");
 
 bool stat_name_at(uint32_t index, struct stat_name *out)
 {
@@ -111,8 +113,9 @@ uint64_t stat_value(uint32_t index, const struct stat_totals *totals)
     for (uint32_t i = 0; i < TERMS_MAX && row->terms[i] != 0; i++) {
         uint64_t term;
 
-        memcpy(&term, (const char *)totals + (row->terms[i] - 1u) * sizeof(term), sizeof(term));
-        sum += term;
+        memcpy(&term, (const char *)totals + ((row->terms[i] & ~MINUS) - 1u) * sizeof(term),
+               sizeof(term));
+        sum += (row->terms[i] & MINUS) != 0 ? -term : term;
     }
     return row->unit != 0 ? sum / row->unit : sum;
 }

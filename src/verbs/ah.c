@@ -64,6 +64,8 @@ int path_from_ah_attr(struct context_handle *c, const struct ibv_ah_attr *attr, 
         .hop_limit = hop_limit_of(attr),
         .rate_kbps = (uint32_t)rate_mbps * 1000u,
     };
+    if (gid_is_multicast(&dst))
+        out->scope_id = device_ifindex(c->device);
     return 0;
 }
 

@@ -200,6 +200,16 @@ bool device_gid_at(struct device_handle *h, uint32_t index, struct device_gid *o
     return there;
 }
 
+uint32_t device_ifindex(struct device_handle *h)
+{
+    uint32_t ifindex;
+
+    lock_registry();
+    ifindex = h->state.ifindex;
+    unlock_registry();
+    return ifindex;
+}
+
 struct device_handle *device_find_path(const char *path)
 {
     struct device_handle *found = NULL;

@@ -57,6 +57,9 @@ struct device_changes device_changes(struct device_handle *h);
 /* The entry of the GID table; false for a hole and beyond the last. */
 bool device_gid_at(struct device_handle *h, uint32_t index, struct device_gid *out);
 
+/* The index of its interface. */
+uint32_t device_ifindex(struct device_handle *h);
+
 /* The device whose directory in /sys/class/infiniband, or in infiniband_verbs, path is; or NULL. */
 struct device_handle *device_find_path(const char *path);
 

@@ -4,6 +4,7 @@
 
 #include <errno.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "verbs/context.h"
 #include "verbs/cq.h"
@@ -109,6 +110,7 @@ static struct qp_init translate(struct qp_handle *h, const struct origin *o,
 
     device_snapshot(h->context->device, &state);
     init.pmtu = state.active_mtu;
+    h->ifindex = state.ifindex;
     translate_parts(o, attr, &init);
     service_of(attr->qp_type, &init.service);
     return init;
@@ -225,7 +227,9 @@ static int check_extended(struct ibv_context *context, const struct ibv_qp_init_
         return EINVAL;
     if ((target ? attr->xrcd->context : attr->pd->context) != context)
         return EINVAL;
-    if ((attr->comp_mask & IBV_QP_INIT_ATTR_CREATE_FLAGS) != 0 && attr->create_flags != 0)
+    /* No QP ever hears its own multicasts, so asking for that is asking for nothing. */
+    if ((attr->comp_mask & IBV_QP_INIT_ATTR_CREATE_FLAGS) != 0 && attr->create_flags != 0 &&
+        (attr->create_flags != IBV_QP_CREATE_BLOCK_SELF_MCAST_LB || attr->qp_type != IBV_QPT_UD))
         return EOPNOTSUPP;
     if ((attr->comp_mask & IBV_QP_INIT_ATTR_SEND_OPS_FLAGS) != 0 &&
         (attr->send_ops_flags & ~wr_operations_of(attr->qp_type)) != 0)
@@ -358,23 +362,47 @@ EXPORT int ibv_destroy_qp(struct ibv_qp *qp)
     return 0;
 }
 
-/* --- what is not built --- */
+/* --- multicast: of a LID RoCE knows nothing --- */
+
+static struct multicast group_of(const struct qp_handle *h, const union ibv_gid *gid)
+{
+    struct multicast group = {.scope_id = h->ifindex};
+
+    memcpy(group.gid.bytes, gid->raw, sizeof(group.gid.bytes));
+    return group;
+}
 
 EXPORT int ibv_attach_mcast(struct ibv_qp *qp, const union ibv_gid *gid, uint16_t lid)
 {
-    (void)qp;
-    (void)gid;
+    struct qp_handle *h = qp_of(qp);
+    struct multicast group = group_of(h, gid);
+    int error;
+
     (void)lid;
-    return EOPNOTSUPP;
+    if (!context_alive(h->context))
+        return EIO;
+    node_lock(h->context->node);
+    error = -node_attach(h->context->node, h->qp, &group);
+    node_unlock(h->context->node);
+    return error;
 }
 
 EXPORT int ibv_detach_mcast(struct ibv_qp *qp, const union ibv_gid *gid, uint16_t lid)
 {
-    (void)qp;
-    (void)gid;
+    struct qp_handle *h = qp_of(qp);
+    struct multicast group = group_of(h, gid);
+    int error;
+
     (void)lid;
-    return EOPNOTSUPP;
+    if (!context_alive(h->context))
+        return EIO;
+    node_lock(h->context->node);
+    error = -node_detach(h->context->node, h->qp, &group);
+    node_unlock(h->context->node);
+    return error;
 }
+
+/* --- what is not built --- */
 
 /* Enhanced connection establishment is between adapters of one vendor; this device has no options.
  */

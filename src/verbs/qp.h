@@ -26,6 +26,7 @@ struct qp_handle {
     struct qp *qp;
     struct qp_cap cap;
     bool all_signaled;
+    uint32_t ifindex;           /* of the device: multicast groups are those of an interface */
     struct wr_builder *builder; /* NULL without send operations */
     struct xrcd_handle *xrcd;   /* XRC target, else NULL */
     /* set by modify */

@@ -32,14 +32,12 @@ static const struct multicast ipv6 = {
 /* One more queue pair like the endpoint's, with its CQs. */
 static struct qp *another_qp(struct endpoint *ep)
 {
-    struct qp_init init = {.service = SERVICE_UD,
-                           .pd = ep->pd,
-                           .send_cq = ep->send_cq,
-                           .recv_cq = ep->recv_cq,
-                           .cap = {.send_wr_max = 4,
-                                   .recv_wr_max = 4,
-                                   .send_sge_max = 1,
-                                   .recv_sge_max = 1}};
+    struct qp_init init = {
+        .service = SERVICE_UD,
+        .pd = ep->pd,
+        .send_cq = ep->send_cq,
+        .recv_cq = ep->recv_cq,
+        .cap = {.send_wr_max = 4, .recv_wr_max = 4, .send_sge_max = 1, .recv_sge_max = 1}};
     struct qp *first = ep->qp;
     struct qp *made;
 
@@ -139,7 +137,7 @@ static void expect_copy(struct peer *p, uint32_t member)
     assert_int_equal(c.qpn, qp_qpn(members[member]));
     expect_placed(&p->ep, member * 1000 + GRH_LEN, 5, 0, LEN);
     /* The IPv4 header of RoCEv2 annex A17.4.5.2 names the group as destination. */
-    assert_memory_equal(p->ep.memory + member * 1000 + 36, ipv4.gid.bytes + 12, 4);
+    assert_memory_equal(p->ep.memory + (size_t)member * 1000 + 36, ipv4.gid.bytes + 12, 4);
 }
 
 static void each_member_gets_a_copy_of_its_own(void **state)

@@ -19,6 +19,7 @@
 #include <unistd.h>
 
 #include "base/bytes.h"
+#include "link/inbox.h"
 #include "link/limits.h"
 #include "member.h"
 #include "wire/icrc.h"
