@@ -314,6 +314,7 @@ void udp_pass(struct link *link, uint8_t slot, const struct datagram *d)
     const struct arrival a = {
         .src = d->src,
         .dst = d->dst,
+        .scope_id = d->scope_id,
         .len = (uint32_t)d->len,
         .src_port = d->src_port,
         .traffic_class = d->traffic_class,
