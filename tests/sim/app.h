@@ -234,6 +234,11 @@ void endpoint_start_datagrams(struct endpoint *ep);
 /* A QP that was left in RTR is made ready to send. */
 void endpoint_to_rts(struct endpoint *ep);
 void endpoint_modify(struct endpoint *ep, enum qp_state state, uint32_t mask);
+/* A QP with the attributes of before and another number. */
+void endpoint_new_queue_pair(struct endpoint *ep);
+
+/* --- lives.c --- */
+
 /* Both QPs to the error state; nothing if they are on the way already. */
 void connection_close(struct connection *c);
 /* Both QPs are reset in the middle of everything. */
