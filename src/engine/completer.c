@@ -227,6 +227,7 @@ static void apply_read_data(struct qp *qp, const struct packet *p, uint64_t now)
     uint64_t offset = (uint64_t)r->head_acked * qp->attr.pmtu;
 
     if (is_answered_emptily(wqe->opcode) && p->payload_len == 0) {
+        qp_count(qp, responses, 1);
         acknowledge_packets(qp, 1, now);
         return;
     }

@@ -147,7 +147,8 @@ static void request_delivered(struct flow *f, const struct packet *p)
     if (!f->peer)
         return;
     psn = unwrap24(p->h.bth.psn.value, f->expected);
-    if (p->operation->kind == KIND_READ)
+    if (p->operation->kind == KIND_READ || p->operation->kind == KIND_FLUSH ||
+        p->operation->kind == KIND_ATOMIC_WRITE)
         f->starts[f->start_count++ % FLOW_STARTS] = psn;
     if (psn != f->expected)
         return;

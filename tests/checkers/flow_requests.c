@@ -86,7 +86,7 @@ static void check_payload(const struct flow *f, const struct packet *p, const st
     uint32_t len = (uint32_t)(left < f->channel->pmtu ? left : f->channel->pmtu);
     size_t good;
 
-    if (opcode_is_answered(at->m->opcode))
+    if (!opcode_carries_data(at->m->opcode))
         len = 0;
     EXPECT(p->payload_len == len, "%s: packet %u of %s has %u bytes", f->name, at->index,
            message_name(at->m), p->payload_len);
@@ -105,9 +105,9 @@ static void check_reth(const struct flow *f, const struct packet *p, const struc
            p->h.reth.rkey);
     EXPECT(p->h.reth.va == m->remote_addr + offset, "%s: packet %u of %s with address 0x%lx",
            f->name, at->index, message_name(m), (unsigned long)p->h.reth.va);
-    if (p->operation->kind == KIND_WRITE) {
-        EXPECT(p->h.reth.dma_len == m->length, "%s: %s with DMA length %u", f->name,
-               message_name(m), p->h.reth.dma_len);
+    if (p->operation->kind != KIND_READ) {
+        EXPECT(p->h.reth.dma_len == (m->opcode == WR_FLUSH ? m->flush_len : m->length),
+               "%s: %s with DMA length %u", f->name, message_name(m), p->h.reth.dma_len);
         return;
     }
     EXPECT(p->h.reth.dma_len == left || (p->h.reth.dma_len < left && p->h.reth.dma_len > 0 &&
@@ -123,6 +123,12 @@ static void check_headers(const struct flow *f, const struct packet *p, const st
 
     if (headers & HEADER_RETH)
         check_reth(f, p, at);
+    if (headers & HEADER_FETH) {
+        EXPECT(p->h.feth.placement_type == FLUSH_GLOBAL, "%s: %s with placement type %u", f->name,
+               message_name(m), p->h.feth.placement_type);
+        EXPECT(p->h.feth.selectivity == m->flush_selectivity, "%s: %s with selectivity %u", f->name,
+               message_name(m), p->h.feth.selectivity);
+    }
     if (headers & HEADER_IMM)
         EXPECT(p->h.imm == m->imm, "%s: %s with immediate 0x%08x", f->name, message_name(m),
                p->h.imm);
@@ -207,6 +213,30 @@ static void check_going_back(struct flow *f, const struct place *at, uint64_t no
     unask(f, at->psn);
 }
 
+static void check_fence(const struct flow *f, const struct place *at, const struct message *m)
+{
+    EXPECT(!(m->flags & WR_FENCE) || f->asked_count == 0,
+           "%s: %s leaves while %u READs or atomics are open, and %s has a fence", f->name,
+           message_name(at->m), f->asked_count, message_name(m));
+    EXPECT(m->opcode != WR_LOCAL_INV || f->una >= at->psn || !channel_is_reliable(f->channel),
+           "%s: %s leaves after %s, and not all before that is acknowledged", f->name,
+           message_name(at->m), message_name(m));
+}
+
+/* A new message leaves: what its own fence asks for is given, and what is asked for by the local
+ * requests before it, which were carried out in between. */
+static void check_fences(const struct flow *f, const struct place *at)
+{
+    const struct channel *c = f->channel;
+
+    check_fence(f, at, at->m);
+    for (uint32_t i = at->m->index; i > c->life_first; i--) {
+        if (!opcode_is_local(c->messages[i - 1]->opcode))
+            break;
+        check_fence(f, at, c->messages[i - 1]);
+    }
+}
+
 static void check_order(struct flow *f, const struct place *at, uint64_t now)
 {
     EXPECT(at->psn <= f->sent, "%s: PSN %u leaves a hole after %u", f->name,
@@ -222,10 +252,8 @@ static void check_order(struct flow *f, const struct place *at, uint64_t now)
     else if (at->index == 0)
         EXPECT(!f->draining || f->begun_draining++ == 0, "%s: %s begins in SQD", f->name,
                message_name(at->m));
-    if (at->psn == f->sent && at->index == 0 && (at->m->flags & WR_FENCE))
-        EXPECT(f->asked_count == 0,
-               "%s: %s has a fence and leaves while %u READs or atomics are open", f->name,
-               message_name(at->m), f->asked_count);
+    if (at->psn == f->sent && at->index == 0)
+        check_fences(f, at);
 }
 
 /* Beyond the credits a message may be tried when nothing else is outstanding (IBA 9.7.7.2.5). */

@@ -70,10 +70,11 @@ static void read_response_sent(struct flow *f, const struct packet *p, uint64_t 
                                const struct message *m)
 {
     enum position position = p->operation->position;
-    uint64_t left = m->length - (psn - m->psn) * f->peer->pmtu;
+    uint64_t left = m->opcode == WR_READ ? m->length - (psn - m->psn) * f->peer->pmtu : 0;
     uint64_t len = left < f->peer->pmtu ? left : f->peer->pmtu;
 
-    EXPECT(m->opcode == WR_READ, "%s: a READ response to %s", f->name, message_name(m));
+    EXPECT(opcode_is_answered(m->opcode) && !opcode_is_atomic(m->opcode),
+           "%s: a READ response to %s", f->name, message_name(m));
     EXPECT(p->payload_len == len, "%s: %s with %u bytes for %s", f->name,
            opcode_name(p->h.bth.opcode), p->payload_len, message_name(m));
     if (!position_starts(position)) {

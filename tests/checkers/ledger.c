@@ -50,7 +50,7 @@ uint64_t channel_bytes_before(const struct channel *c, uint64_t psn)
 
     if (!m)
         return psn < c->psn_first ? 0 : c->bytes_next;
-    if (opcode_is_answered(m->opcode))
+    if (!opcode_carries_data(m->opcode))
         return m->bytes_before;
     part = (psn - m->psn) * c->pmtu;
     return m->bytes_before + (part < m->length ? part : m->length);

@@ -36,6 +36,9 @@ struct message {
     uint32_t rkey;
     uint64_t compare;
     uint64_t swap;
+    uint32_t flush_len;
+    enum flush_selectivity flush_selectivity;
+    const void *through; /* of who posts: the window that it aims through; NULL: the region */
     /* what the packets must be */
     uint64_t psn;
     uint32_t packet_count;
@@ -92,10 +95,12 @@ static inline bool channel_is_reliable(const struct channel *c)
     return c->service == SERVICE_RC || c->service == SERVICE_XRC;
 }
 
+#define WR_OPCODE_COUNT (WR_ATOMIC_WRITE + 1)
+
 static inline bool opcode_takes_receive(enum wr_opcode opcode)
 {
-    return opcode != WR_WRITE && opcode != WR_READ && opcode != WR_CMP_SWAP &&
-           opcode != WR_FETCH_ADD;
+    return opcode == WR_SEND || opcode == WR_SEND_IMM || opcode == WR_SEND_INV ||
+           opcode == WR_WRITE_IMM;
 }
 
 static inline bool opcode_is_atomic(enum wr_opcode opcode)
@@ -103,10 +108,28 @@ static inline bool opcode_is_atomic(enum wr_opcode opcode)
     return opcode == WR_CMP_SWAP || opcode == WR_FETCH_ADD;
 }
 
-/* True for what answers with data: READ and atomics. */
-static inline bool opcode_is_answered(enum wr_opcode opcode)
+/* The answer brings data. */
+static inline bool opcode_fetches(enum wr_opcode opcode)
 {
     return opcode == WR_READ || opcode_is_atomic(opcode);
+}
+
+/* Has an answer of its own, so that an ACK is not enough. */
+static inline bool opcode_is_answered(enum wr_opcode opcode)
+{
+    return opcode_fetches(opcode) || opcode == WR_FLUSH || opcode == WR_ATOMIC_WRITE;
+}
+
+/* Nothing leaves for it. */
+static inline bool opcode_is_local(enum wr_opcode opcode)
+{
+    return opcode == WR_BIND_MW || opcode == WR_LOCAL_INV;
+}
+
+/* Its bytes leave with it. */
+static inline bool opcode_carries_data(enum wr_opcode opcode)
+{
+    return !opcode_fetches(opcode) && !opcode_is_local(opcode) && opcode != WR_FLUSH;
 }
 
 static inline bool opcode_is_write(enum wr_opcode opcode)

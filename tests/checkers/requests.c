@@ -10,6 +10,8 @@
 
 static uint32_t packets_of(const struct channel *c, const struct message *m)
 {
+    if (opcode_is_local(m->opcode))
+        return 0;
     if (opcode_is_atomic(m->opcode) || m->length == 0)
         return 1;
     return (m->length + c->pmtu - 1) / c->pmtu;
@@ -27,7 +29,7 @@ void requests_posted(struct channel *c, struct message *m)
     m->packet_count = packets_of(c, m);
     m->bytes_before = c->bytes_next;
     c->psn_next += m->packet_count;
-    if (!opcode_is_answered(m->opcode))
+    if (opcode_carries_data(m->opcode))
         c->bytes_next += m->length;
     c->messages[c->count++] = m;
 }
@@ -51,9 +53,11 @@ static enum completion_opcode completion_of(enum wr_opcode opcode)
     case WR_SEND:
     case WR_SEND_IMM:
     case WR_SEND_INV:
-    case WR_LOCAL_INV:
-    case WR_BIND_MW:
         return COMPLETION_SEND;
+    case WR_LOCAL_INV:
+        return COMPLETION_LOCAL_INV;
+    case WR_BIND_MW:
+        return COMPLETION_BIND_MW;
     }
     return COMPLETION_SEND;
 }
@@ -84,7 +88,7 @@ static void succeed(struct channel *c, struct message *m)
            message_name(m));
     m->completed = true;
     m->status = STATUS_SUCCESS;
-    if (opcode_is_answered(m->opcode))
+    if (opcode_fetches(m->opcode))
         take_answer(m);
     if (channel_is_reliable(c) && m->target) {
         claim_done(m->target, message_name(m));
@@ -111,7 +115,7 @@ static void check_success(struct channel *c, const struct message *m, const stru
     EXPECT(m->flags & WR_SIGNALED, "%s: %s is unsignalled and completes", c->name, message_name(m));
     EXPECT(wc->opcode == completion_of(m->opcode), "%s: %s completes as opcode %d", c->name,
            message_name(m), (int)wc->opcode);
-    if (opcode_is_answered(m->opcode)) {
+    if (opcode_fetches(m->opcode)) {
         uint32_t len = opcode_is_atomic(m->opcode) ? 8 : m->length;
 
         EXPECT(wc->byte_len == len, "%s: %s completes with byte_len %u", c->name, message_name(m),

@@ -31,8 +31,8 @@ static void init_cells(struct app *a, struct app_host *home)
 
     book_init(&home->cell_book, "atomics", (size_t)HOST_CELLS * CELL_STRIDE, dice_u64(&a->dice));
     region_init(&home->cell_region, home->pd, &home->cell_book, BOOK_GUARD,
-                (size_t)HOST_CELLS * CELL_STRIDE, ACCESS_LOCAL_WRITE | ACCESS_REMOTE_ATOMIC,
-                &a->dice);
+                (size_t)HOST_CELLS * CELL_STRIDE,
+                ACCESS_LOCAL_WRITE | ACCESS_REMOTE_ATOMIC | ACCESS_MW_BIND, &a->dice);
     if (app_is_hostile(a)) /* who knows the key may aim anywhere */
         claim_open((struct piece){&home->cell_book, BOOK_GUARD, HOST_CELLS * CELL_STRIDE}, NULL);
     for (i = 0; i < HOST_CELLS; i++) {

@@ -23,7 +23,7 @@
 #define HOST_CQS_MAX 3
 #define SHARED_CELLS 4
 #define HOST_CELLS (SHARED_CELLS + ENDPOINTS_MAX)
-#define LENT_MAX 64
+#define WINDOWS_MAX 6
 #define SIM_QKEY 0x11111111u /* of all UD QPs */
 
 struct app;
@@ -79,6 +79,18 @@ struct app_host {
     uint64_t rnr_naks_before; /* of all hosts, when it began */
 };
 
+/* What the peer may reach memory through beside the region itself. */
+struct app_window {
+    struct mw *mw;                  /* NULL: not made yet */
+    const struct message *bound_by; /* NULL: it is not bound, and nobody is about to */
+    const struct message *ended_by; /* NULL: nobody is about to end it */
+    uint32_t key;
+    uint32_t dead_key; /* that is or will be good no more; 0: that was seen to */
+    uint32_t access;
+    struct piece where;
+    uint64_t addr; /* by which its first byte is named */
+};
+
 struct endpoint {
     struct app *app;
     struct app_host *home;
@@ -104,12 +116,11 @@ struct endpoint {
     /* what the peer may write and read */
     struct book target_book;
     struct region target;
-    struct mw *lent[LENT_MAX]; /* windows for the peer to invalidate */
-    uint32_t lent_count;
+    struct app_window windows[WINDOWS_MAX]; /* half of them of type 1, half of type 2 */
     /* what it still has to do */
     uint32_t messages_left;
     uint64_t bytes_left;
-    uint32_t weights[10]; /* of each enum wr_opcode */
+    uint32_t weights[WR_OPCODE_COUNT]; /* of each enum wr_opcode */
     uint32_t signal_percent;
     uint32_t unsignalled;    /* since the last signalled one */
     uint32_t released;       /* messages before this one gave their memory back */
@@ -272,6 +283,7 @@ struct draft {
     struct sge sges[PIECES_MAX];
     uint32_t sge_count;
     struct ah ah;
+    struct mw_bind bind;
 };
 void sending_post(struct endpoint *ep, struct draft *d);
 const struct endpoint *sending_destination(struct endpoint *ep);
@@ -287,6 +299,37 @@ void sending_write_message(const struct message *m);
 
 /* A request that is flushed at once: the QP is in error. */
 void sending_post_late(struct endpoint *ep);
+
+/* --- windows.c --- */
+
+/* Whether there is a window for a BIND_MW, LOCAL_INV or SEND_INV. True for all else. */
+bool windows_can(struct endpoint *ep, enum wr_opcode opcode);
+/* What the draft binds; it may be a window of type 1 to nothing. */
+void windows_bind(struct endpoint *ep, struct draft *d);
+/* m ends a window of ep, or of its peer. */
+void windows_invalidate(struct endpoint *ep, struct message *m);
+void windows_send_invalidate(struct endpoint *ep, struct message *m);
+/* Looks at what was bound and ended. */
+void windows_turn(struct endpoint *ep);
+void windows_end_life(struct endpoint *ep);
+
+/* What a request wants to reach. */
+struct entry {
+    const struct region *region;
+    struct piece what;
+    bool anywhere;  /* so much, wherever it is */
+    uint32_t right; /* enum access_set */
+};
+
+/* A key that opens it. */
+struct door {
+    uint64_t addr;
+    size_t offset; /* in the book */
+    uint64_t len;
+    uint32_t key;
+    const struct app_window *through; /* NULL: the region itself */
+};
+struct door windows_door(struct endpoint *owner, const struct entry *e);
 
 /* --- changes.c --- */
 

@@ -35,6 +35,12 @@
     T(MEMORY_GONE, "copies that met memory that is not there")                                     \
     T(FORGED, "packets forged")                                                                    \
     T(STRAY, "packets that are nobody's")                                                          \
+    T(BOUND_1, "windows of type 1 bound")                                                          \
+    T(BOUND_2, "windows of type 2 bound")                                                          \
+    T(UNBOUND, "windows of type 1 bound to nothing")                                               \
+    T(INVALIDATED, "windows of type 2 invalidated by their owner")                                 \
+    T(SEND_INVALIDATED, "windows of type 2 invalidated by a SEND of the peer")                     \
+    T(THROUGH_WINDOW, "requests that went through a window")                                       \
     T(RETRIES_EXCEEDED, "requests without an answer")                                              \
     T(RNR_EXCEEDED, "requests that found no receive request in all their tries")
 

@@ -9,7 +9,8 @@
 #include "support/expect.h"
 
 #define RC_ACCESS                                                                                  \
-    (ACCESS_LOCAL_WRITE | ACCESS_REMOTE_WRITE | ACCESS_REMOTE_READ | ACCESS_REMOTE_ATOMIC)
+    (ACCESS_LOCAL_WRITE | ACCESS_REMOTE_WRITE | ACCESS_REMOTE_READ | ACCESS_REMOTE_ATOMIC |        \
+     ACCESS_FLUSH_GLOBAL)
 
 static uint32_t roll_pmtu(struct dice *d)
 {
@@ -199,21 +200,16 @@ void endpoint_start_datagrams(struct endpoint *ep)
 
 static void roll_habits(struct endpoint *ep)
 {
-    static const enum wr_opcode rc[] = {WR_WRITE, WR_WRITE_IMM, WR_SEND,      WR_SEND_IMM,
-                                        WR_READ,  WR_CMP_SWAP,  WR_FETCH_ADD, WR_SEND_INV};
-    static const enum wr_opcode uc[] = {WR_WRITE, WR_WRITE_IMM, WR_SEND, WR_SEND_IMM};
-    static const enum wr_opcode ud[] = {WR_SEND, WR_SEND_IMM};
-    const enum wr_opcode *list = endpoint_is_reliable(ep)    ? rc
-                                 : ep->service == SERVICE_UC ? uc
-                                                             : ud;
-    uint32_t count = endpoint_is_reliable(ep) ? 8 : ep->service == SERVICE_UC ? 4 : 2;
+    static const enum wr_opcode rc[] = {WR_SEND,     WR_SEND_IMM,  WR_WRITE,    WR_WRITE_IMM,
+                                        WR_BIND_MW,  WR_LOCAL_INV, WR_SEND_INV, WR_READ,
+                                        WR_CMP_SWAP, WR_FETCH_ADD, WR_FLUSH,    WR_ATOMIC_WRITE};
+    /* Those of UC and UD come first. */
+    uint32_t count = endpoint_is_reliable(ep) ? 12 : ep->service == SERVICE_UC ? 6 : 2;
     struct dice *d = &ep->app->dice;
     uint32_t i;
 
     for (i = 0; i < count; i++)
-        ep->weights[list[i]] = dice_percent(d, 30) ? 0 : (uint32_t)dice_between(d, 1, 10);
-    if (ep->service == SERVICE_XRC) /* a target has no send queue to bind a window by */
-        ep->weights[WR_SEND_INV] = 0;
+        ep->weights[rc[i]] = dice_percent(d, 30) ? 0 : (uint32_t)dice_between(d, 1, 10);
     ep->weights[WR_SEND] += 1;
     ep->signal_percent = (uint32_t)dice_between(d, 10, 100);
     if (ep->mute)
@@ -388,8 +384,7 @@ void endpoint_free(struct endpoint *ep)
     arena_fini(&ep->arena);
     if (ep->receives == &ep->own)
         arena_fini(&ep->inbox);
-    for (i = 0; i < ep->lent_count; i++)
-        mw_free(ep->lent[i]);
+    windows_end_life(ep);
     if (ep->service != SERVICE_UD) {
         region_fini(&ep->target);
         book_fini(&ep->target_book);

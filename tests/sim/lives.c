@@ -64,6 +64,7 @@ static bool is_quiet(const struct endpoint *ep)
 static void bury(struct endpoint *ep)
 {
     requests_end_life(&ep->channel);
+    windows_end_life(ep);
     if (!app_is_hostile(ep->app))
         delivery_check_all(&ep->channel);
     sending_release(ep, true);

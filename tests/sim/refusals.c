@@ -105,7 +105,7 @@ static enum wr_opcode roll_kind(const struct endpoint *ep, const struct refusal 
     else if (ep->service == SERVICE_UD)
         kinds &= SENDS;
     do {
-        opcode = (uint32_t)dice_below(d, 10);
+        opcode = (uint32_t)dice_below(d, WR_OPCODE_COUNT);
     } while (!(kinds & KIND(opcode)));
     return (enum wr_opcode)opcode;
 }
@@ -352,7 +352,7 @@ static bool draft_refusal(struct endpoint *ep, struct draft *d, const struct ref
         free(d->m);
         return false;
     }
-    if (!opcode_is_answered(kind))
+    if (opcode_carries_data(kind))
         sending_write_message(d->m);
     ladder_note(ep->app->world.ladder, ep->app->world.now, ep->home->host->index,
                 "the next request is bad: %s", r->name);

@@ -12,13 +12,25 @@
 
 /* --- what to send --- */
 
-static uint32_t roll_length(struct endpoint *ep, uint32_t max)
+static enum wr_opcode roll_opcode(struct endpoint *ep)
+{
+    enum wr_opcode opcode =
+        (enum wr_opcode)dice_weighted(&ep->app->dice, ep->weights, WR_OPCODE_COUNT);
+
+    return windows_can(ep, opcode) ? opcode : WR_SEND;
+}
+
+static uint32_t roll_length(struct endpoint *ep, enum wr_opcode opcode, uint32_t max)
 {
     struct dice *d = &ep->app->dice;
     uint32_t pmtu = ep->channel.pmtu;
     const uint32_t edges[] = {0, 1, pmtu - 1, pmtu, pmtu + 1, 2 * pmtu};
     uint32_t len;
 
+    if (opcode_is_atomic(opcode) || opcode == WR_ATOMIC_WRITE)
+        return 8;
+    if (opcode_is_local(opcode) || opcode == WR_FLUSH)
+        return 0;
     if (dice_percent(d, 40))
         len = edges[dice_below(d, sizeof(edges) / sizeof(edges[0]))];
     else if (dice_percent(d, 40))
@@ -124,7 +136,7 @@ static void roll_flags(struct endpoint *ep, struct message *m)
         m->flags |= WR_SOLICITED;
     if (endpoint_is_reliable(ep) && dice_percent(d, 10))
         m->flags |= WR_FENCE;
-    if (!opcode_is_answered(m->opcode) && m->length <= ep->init.cap.inline_max &&
+    if (opcode_carries_data(m->opcode) && m->length <= ep->init.cap.inline_max &&
         dice_percent(d, 40))
         m->flags |= WR_INLINE;
 }
@@ -230,7 +242,7 @@ static void claim_anything(struct message *m)
 {
     uint32_t i;
 
-    for (i = 0; opcode_is_answered(m->opcode) && i < m->piece_count; i++)
+    for (i = 0; opcode_fetches(m->opcode) && i < m->piece_count; i++)
         m->answer[i] = m->pieces[i].len ? claim_open(m->pieces[i], NULL) : NULL;
 }
 
@@ -238,7 +250,7 @@ void sending_claim(struct endpoint *ep, struct message *m)
 {
     if (app_is_hostile(ep->app)) {
         claim_anything(m);
-    } else if (opcode_is_write(m->opcode)) {
+    } else if (opcode_is_write(m->opcode) || m->opcode == WR_ATOMIC_WRITE) {
         if (overlaps_read(&ep->channel, &m->where))
             m->flags |= WR_FENCE;
         claim_target(m);
@@ -247,20 +259,71 @@ void sending_claim(struct endpoint *ep, struct message *m)
     }
 }
 
+static uint32_t right_for(enum wr_opcode opcode)
+{
+    if (opcode == WR_READ)
+        return ACCESS_REMOTE_READ;
+    if (opcode == WR_FLUSH)
+        return ACCESS_FLUSH_GLOBAL;
+    return opcode_is_atomic(opcode) ? ACCESS_REMOTE_ATOMIC : ACCESS_REMOTE_WRITE;
+}
+
+/* The message goes through the peer's region, or a window. */
+static struct door choose_door(struct endpoint *ep, struct message *m, const struct entry *e)
+{
+    struct door door = windows_door(ep->peer, e);
+
+    if (door.through)
+        census_add(TROUBLE_THROUGH_WINDOW, 1);
+    m->through = door.through;
+    m->rkey = door.key;
+    return door;
+}
+
+/* A place of len bytes from first on, whose address is a multiple of unit. */
+static uint64_t roll_place(const struct door *door, uint32_t len, uint32_t unit, struct dice *d)
+{
+    uint64_t first = -door->addr % unit;
+
+    return first + unit * dice_below(d, (door->len - len - first) / unit + 1);
+}
+
 static void aim_at_memory(struct endpoint *ep, struct message *m)
 {
     struct dice *d = &ep->app->dice;
-    const struct region *target = &ep->peer->target;
+    struct book *book = &ep->peer->target_book;
+    uint32_t unit = m->opcode == WR_ATOMIC_WRITE ? 8 : 1;
+    struct door door = choose_door(ep, m,
+                                   &(struct entry){.region = &ep->peer->target,
+                                                   .what = {book, 0, m->length + unit - 1},
+                                                   .anywhere = true,
+                                                   .right = right_for(m->opcode)});
+    uint64_t place = roll_place(&door, m->length, unit, d);
 
-    m->where = (struct piece){.book = &ep->peer->target_book, .len = m->length};
-    m->where.offset = target->offset + dice_below(d, target->len - m->length + 1);
-    m->remote_addr = region_address(target, m->where.offset);
-    m->rkey = target->mr->key;
+    m->where = (struct piece){book, door.offset + place, m->length};
+    m->remote_addr = door.addr + place;
     if (m->length == 0 && dice_percent(d, 50)) { /* no key is looked at */
         m->remote_addr = dice_u64(d);
         m->rkey = RKEY_OF_NOTHING;
     }
     sending_claim(ep, m);
+}
+
+/* What was written before it is in memory when it is done, as all that completes is. */
+static void aim_flush(struct endpoint *ep, struct message *m)
+{
+    struct dice *d = &ep->app->dice;
+    struct door door = choose_door(ep, m,
+                                   &(struct entry){.region = &ep->peer->target,
+                                                   .what = {&ep->peer->target_book, 0, 0},
+                                                   .anywhere = true,
+                                                   .right = right_for(m->opcode)});
+
+    m->flush_selectivity = dice_percent(d, 30) ? FLUSH_REGION : FLUSH_RANGE;
+    m->flush_len = (uint32_t)dice_below(d, door.len + 1);
+    m->remote_addr = door.addr + dice_below(d, door.len - m->flush_len + 1);
+    if (m->flush_selectivity == FLUSH_REGION) /* no address is looked at */
+        m->remote_addr = dice_u64(d);
 }
 
 static uint64_t expected_value(const struct cell *c)
@@ -278,34 +341,19 @@ static void aim_at_cell(struct endpoint *ep, struct message *m)
     struct app_host *to = ep->peer->home;
     bool alone = app_expects_errors(ep->app) || dice_percent(d, 50);
     uint32_t index = alone ? SHARED_CELLS + ep->index : (uint32_t)dice_below(d, SHARED_CELLS);
+    struct door door;
 
     m->cell = &to->cells[index];
-    m->remote_addr = region_address(&to->cell_region, m->cell->where.offset);
-    m->rkey = to->cell_region.mr->key;
+    door = choose_door(ep, m,
+                       &(struct entry){.region = &to->cell_region,
+                                       .what = m->cell->where,
+                                       .right = right_for(m->opcode)});
+    m->remote_addr = door.addr + (m->cell->where.offset - door.offset);
     m->swap = dice_u64(d);
     m->compare = dice_u64(d) | 1;
     if (m->opcode == WR_CMP_SWAP && dice_percent(d, 70))
         m->compare = expected_value(m->cell);
     claim_anything(m);
-}
-
-/* The peer has a window for this message to invalidate. */
-static void lend_window(struct endpoint *ep, struct message *m)
-{
-    struct endpoint *peer = ep->peer;
-    const struct mr *target = peer->target.mr;
-    struct mw *mw;
-    struct mw_bind bind = {.region_key = target->key,
-                           .addr = target->iova,
-                           .len = target->len < 64 ? target->len : 64,
-                           .access = ACCESS_REMOTE_READ};
-
-    EXPECT(mw_new(peer->home->pd, MW_TYPE_2, &mw) == 0, "no window to lend");
-    bind.window_key = mw->view.key;
-    bind.key = mw->view.key ^ (uint32_t)dice_below(&ep->app->dice, 256);
-    EXPECT(mw_bind(peer->qp, &bind) == 0, "the window cannot be bound");
-    peer->lent[peer->lent_count++] = mw;
-    m->imm = bind.key;
 }
 
 void sending_aim_datagram(struct endpoint *ep, struct draft *d, const struct endpoint *to)
@@ -327,10 +375,16 @@ static void aim(struct endpoint *ep, struct draft *d, const struct endpoint *to)
         sending_aim_datagram(ep, d, to);
     else if (opcode_is_atomic(m->opcode))
         aim_at_cell(ep, m);
-    else if (m->opcode == WR_READ || opcode_is_write(m->opcode))
+    else if (m->opcode == WR_READ || m->opcode == WR_ATOMIC_WRITE || opcode_is_write(m->opcode))
         aim_at_memory(ep, m);
+    else if (m->opcode == WR_FLUSH)
+        aim_flush(ep, m);
+    else if (m->opcode == WR_BIND_MW)
+        windows_bind(ep, d);
+    else if (m->opcode == WR_LOCAL_INV)
+        windows_invalidate(ep, m);
     else if (m->opcode == WR_SEND_INV)
-        lend_window(ep, m);
+        windows_send_invalidate(ep, m);
 }
 
 /* --- posting --- */
@@ -355,9 +409,13 @@ void sending_post(struct endpoint *ep, struct draft *d)
         .compare = m->compare,
         .swap = m->swap,
         .ah = ep->service == SERVICE_UD ? &d->ah : NULL,
+        .flush_len = m->flush_len,
+        .flush_placement = FLUSH_GLOBAL,
+        .flush_selectivity = m->flush_selectivity,
         .remote_srqn = m->srqn,
         .remote_qpn = m->remote_qpn,
         .remote_qkey = m->remote_qkey,
+        .bind = &d->bind,
     };
     if (m->remote_qkey == SIM_QKEY && dice_percent(dice, 20))
         wr.remote_qkey |= 0x80000000u; /* the QP's own, which is the same */
@@ -419,14 +477,16 @@ static bool draw_memory(struct endpoint *ep, struct draft *d, uint8_t **inlined)
         *inlined = use_inline(ep, d);
         return true;
     }
-    if (opcode_is_atomic(m->opcode) && count > 2)
+    if (opcode_is_local(m->opcode) || m->opcode == WR_FLUSH)
+        return true;
+    if (m->length == 8 && count > 2)
         count = 2;
     if (sending_take_memory(ep, d, count)) {
-        if (!opcode_is_answered(m->opcode))
+        if (opcode_carries_data(m->opcode))
             sending_write_message(m);
         return true;
     }
-    if (ep->unsignalled == 0 || opcode_is_atomic(m->opcode))
+    if (ep->unsignalled == 0 || opcode_is_atomic(m->opcode) || m->opcode == WR_ATOMIC_WRITE)
         return false;
     m->length = 0;
     m->flags |= WR_SIGNALED;
@@ -435,15 +495,13 @@ static bool draw_memory(struct endpoint *ep, struct draft *d, uint8_t **inlined)
 
 static bool post_random(struct endpoint *ep)
 {
-    enum wr_opcode opcode = (enum wr_opcode)dice_weighted(&ep->app->dice, ep->weights, 10);
+    enum wr_opcode opcode = roll_opcode(ep);
     const struct endpoint *to = sending_destination(ep);
     struct draft d = {0};
     uint8_t *inlined = NULL;
     uint32_t length;
 
-    if (opcode == WR_SEND_INV && ep->peer->lent_count == LENT_MAX)
-        opcode = WR_SEND;
-    length = opcode_is_atomic(opcode) ? 8 : roll_length(ep, length_max(ep, to));
+    length = roll_length(ep, opcode, length_max(ep, to));
     d.m = sending_message(ep, opcode, length);
     roll_flags(ep, d.m);
     if ((opcode_takes_receive(opcode) && !has_receive(ep, queue_of(d.m, to))) ||

@@ -227,6 +227,8 @@ uint32_t app_work_of(struct app *a, struct app_host *home)
             continue;
         count += poll_own(a, ep);
         receiving_turn(ep);
+        if (ep->peer)
+            windows_turn(ep);
         count += sending_turn(ep);
         if (ep->connection && ep == ep->connection->ends[0])
             connection_turn(ep->connection);

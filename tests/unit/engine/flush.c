@@ -189,6 +189,7 @@ static void both_leave_as_one_packet_and_complete_with_their_answer(void **state
     peer_answers_emptily(p, 1);
     assert_int_equal(expect_completion(p->ep.send_cq, 2, STATUS_SUCCESS).opcode, COMPLETION_FLUSH);
     expect_no_repeats(p);
+    expect_counter(&p->ep, responses, 2); /* every packet is counted once as what it was */
 }
 
 /* As for READs: an acknowledgement behind it says that its answer was lost. */
