@@ -102,19 +102,39 @@ static void take(struct qp *qp, struct response_batch *b, size_t len)
     qp->engine->counters.sent_packets++;
 }
 
-/* The memory went away between request and answer: the answer is a NAK in its place. */
+static void put_nak(struct responder *r, struct psn psn, enum verdict v)
+{
+    enum nak_code code = v == VERDICT_BAD_ACCESS ? NAK_REMOTE_ACCESS : NAK_REMOTE_OPERATIONAL;
+
+    r->ack = ACK_NAK;
+    r->nak_syndrome = aeth_make(AETH_NAK, code);
+    r->nak_psn = psn;
+}
+
+/*
+ * The memory went away between request and answer: the answer is a NAK in its place.
+ *
+ * It was answered once already and is asked again: who asked may have had that answer, and then the
+ * region was taken away by right while this duplicate was still on its way. So nothing fails
+ * here. If its answer was lost, the NAK ends it where it was asked; else it is old news there.
+ */
 static void fail_read(struct qp *qp, struct psn psn, enum verdict v)
 {
     struct responder *r = &qp->responder;
-    enum nak_code code = v == VERDICT_BAD_ACCESS ? NAK_REMOTE_ACCESS : NAK_REMOTE_OPERATIONAL;
 
-    r->read_next = r->read_tail;
-    r->ack = ACK_NAK;
-    r->nak_sent = true;
-    r->nak_syndrome = aeth_make(AETH_NAK, code);
-    r->nak_psn = psn;
     qp_count(qp, read_broken, 1); /* the request itself was counted when it came */
-    responder_fail(qp, NULL, v);
+    if (r->read_next == r->read_answered) {
+        put_nak(r, psn, v);
+        r->nak_sent = true;
+        r->read_next = r->read_tail;
+        responder_fail(qp, NULL, v);
+        return;
+    }
+    if (r->ack == ACK_NONE) /* an acknowledgement that is due is news to everybody */
+        put_nak(r, psn, v);
+    r->read_next++;
+    r->read_first = 0;
+    r->read_cursor = 0;
 }
 
 /* XRC: that of the SRQ that the request named; NULL, where nothing is found, when it is gone. */
@@ -161,7 +181,7 @@ static enum operation_code read_operation(const struct responder *r, uint32_t pa
 
 /*
  * The next packet of the READ that is being answered; ATOMIC WRITE and FLUSH are answered as a READ
- * of nothing. False: it does not fit, or the QP failed. */
+ * of nothing. False: it does not fit, or it has no answer. */
 static bool append_read(struct qp *qp, struct response_batch *b,
                         const struct read_resource *resource)
 {
@@ -334,9 +354,12 @@ uint32_t responder_transmit(struct qp *qp, uint64_t now, struct datagram_batch *
         return 0;
     }
     b.room = rate_room(qp, &qp->attr.path);
-    while (r->read_next != r->read_tail)
-        if (!append_answer(qp, &b))
+    while (r->read_next != r->read_tail) {
+        uint32_t at = r->read_next;
+
+        if (!append_answer(qp, &b) && r->read_next == at)
             break;
+    }
     rate_charge(qp, out);
     if (r->read_next == r->read_tail && r->ack != ACK_NONE && !holds_ack(qp, now))
         append_ack(qp, &b);

@@ -331,6 +331,10 @@ struct door {
 };
 struct door windows_door(struct endpoint *owner, const struct entry *e);
 
+/* --- regions.c --- */
+
+void regions_turn(struct app *a, struct app_host *home);
+
 /* --- changes.c --- */
 
 /* What applications may change while work is under way. */

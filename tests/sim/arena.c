@@ -6,18 +6,23 @@
 
 #define TRIES 12
 
+/* Anywhere, at times close to the end of the 64-bit space. */
+static uint64_t roll_iova(uint64_t len, struct dice *d)
+{
+    uint64_t iova = dice_u64(d) >> dice_below(d, 30);
+
+    if (dice_percent(d, 15) || iova > UINT64_MAX - len - 4096)
+        iova = UINT64_MAX - len - dice_below(d, 64) * 8;
+    return len % 8 == 0 ? iova & ~7ull : iova; /* cells of atomics stay aligned */
+}
+
 void region_init(struct region *r, struct pd *pd, struct book *book, size_t offset, uint64_t len,
                  uint32_t access, struct dice *d)
 {
     struct mr_attr attr = {.base = book->bytes + offset, .len = len, .access = access};
     int error;
 
-    /* Anywhere, at times close to the end of the 64-bit space. */
-    attr.iova = dice_u64(d) >> dice_below(d, 30);
-    if (dice_percent(d, 15) || attr.iova > UINT64_MAX - len - 4096)
-        attr.iova = UINT64_MAX - len - dice_below(d, 64) * 8;
-    if (len % 8 == 0)
-        attr.iova &= ~7ull; /* cells of atomics stay aligned */
+    attr.iova = roll_iova(len, d);
     *r = (struct region){.offset = offset, .len = len, .iova = attr.iova};
     error = mr_new(pd, &attr, &r->mr);
     EXPECT(error == 0, "mr_new returns %d for 0x%lx, %lu bytes", error, (unsigned long)attr.iova,
@@ -29,6 +34,18 @@ void region_fini(struct region *r)
     if (r->mr)
         EXPECT(mr_free(r->mr) == 0, "a region cannot be freed");
     r->mr = NULL;
+}
+
+void region_move(struct region *r, struct dice *d)
+{
+    struct mr_attr attr = {.base = r->mr->base, .len = r->len, .access = r->mr->access};
+    struct engine *e = r->mr->pd->engine;
+    uint32_t key = r->mr->key;
+
+    attr.iova = roll_iova(r->len, d);
+    EXPECT(mr_change(r->mr, NULL, &attr) == 0, "a region cannot be changed");
+    EXPECT(mr_find(e, key) == NULL, "key 0x%08x lives after its region was changed", key);
+    r->iova = attr.iova;
 }
 
 uint64_t region_address(const struct region *r, size_t offset)
@@ -56,6 +73,14 @@ void arena_fini(struct arena *a)
     for (i = 0; i < a->region_count; i++)
         region_fini(&a->regions[i]);
     book_fini(&a->book);
+}
+
+bool arena_move(struct arena *a, struct dice *d)
+{
+    if (a->busy_count > 0)
+        return false;
+    region_move(&a->regions[dice_below(d, a->region_count)], d);
+    return true;
 }
 
 static const struct piece *overlapping(const struct arena *a, size_t offset, uint32_t len)

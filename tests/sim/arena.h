@@ -36,10 +36,15 @@ struct arena {
 void region_init(struct region *r, struct pd *pd, struct book *book, size_t offset, uint64_t len,
                  uint32_t access, struct dice *d);
 void region_fini(struct region *r);
+/* It is registered anew, with another address; the old key is dead. */
+void region_move(struct region *r, struct dice *d);
 uint64_t region_address(const struct region *r, size_t offset);
 
 void arena_init(struct arena *a, struct pd *pd, const char *name, uint64_t len, struct dice *d);
 void arena_fini(struct arena *a);
+
+/* Moves one of its regions if nothing is taken. Returns whether it did. */
+bool arena_move(struct arena *a, struct dice *d);
 
 /* Takes len bytes within one region. Returns false when there is no room. */
 bool arena_take(struct arena *a, uint32_t len, struct dice *d, struct piece *out);

@@ -40,6 +40,8 @@
     T(UNBOUND, "windows of type 1 bound to nothing")                                               \
     T(INVALIDATED, "windows of type 2 invalidated by their owner")                                 \
     T(SEND_INVALIDATED, "windows of type 2 invalidated by a SEND of the peer")                     \
+    T(MOVED, "regions that got another address and key between two requests of the peer")          \
+    T(MOVED_OWN, "regions of send requests that got another address and key")                      \
     T(THROUGH_WINDOW, "requests that went through a window")                                       \
     T(RETRIES_EXCEEDED, "requests without an answer")                                              \
     T(RNR_EXCEEDED, "requests that found no receive request in all their tries")

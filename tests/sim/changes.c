@@ -35,22 +35,6 @@ static void change_srq(struct app *a, struct app_host *home)
            "host %u: more events of the SRQ's limit than it was armed", home->host->index);
 }
 
-/* Keys of other regions stay as they are. */
-static void churn_regions(struct app *a, struct app_host *home)
-{
-    struct mr_attr attr = {.base = home->cell_book.bytes,
-                           .len = home->cell_book.len,
-                           .iova = dice_u64(&a->dice) >> 1,
-                           .access = ACCESS_REMOTE_READ};
-    struct mr *mrs[8];
-    uint32_t count = (uint32_t)dice_between(&a->dice, 1, 8);
-
-    for (uint32_t i = 0; i < count; i++)
-        EXPECT(mr_new(home->pd, &attr, &mrs[i]) == 0, "mr_new fails");
-    for (uint32_t i = 0; i < count; i++)
-        EXPECT(mr_free(mrs[i]) == 0, "mr_free fails");
-}
-
 /* --- draining --- */
 
 static void start_draining(struct endpoint *ep)
@@ -140,8 +124,6 @@ void changes_turn(struct app *a, struct app_host *home)
         resize_cq(a, home);
     if (dice_percent(&a->dice, 2))
         change_srq(a, home);
-    if (dice_percent(&a->dice, 2))
-        churn_regions(a, home);
     for (uint32_t i = 0; i < a->endpoint_count; i++) {
         if (a->endpoints[i]->home == home)
             change_endpoint(a->endpoints[i]);

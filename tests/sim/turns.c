@@ -220,6 +220,8 @@ uint32_t app_work_of(struct app *a, struct app_host *home)
     receiving_shared_turn(a, home);
     if (!a->finished)
         changes_turn(a, home);
+    if (!a->finished)
+        regions_turn(a, home);
     for (i = 0; i < a->endpoint_count; i++) {
         struct endpoint *ep = a->endpoints[i];
 

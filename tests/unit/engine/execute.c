@@ -424,6 +424,33 @@ static void duplicate_read_is_answered_again_from_where_it_asks(void **state)
     assert_int_equal(expect_packet(p, OP_READ_RESP_ONLY, 3)->p.h.aeth.msn.value, 2);
 }
 
+/* Its first answer may have come: then the region goes by right while the duplicate is on its way,
+ * and whoever is still waiting hears of it by the NAK. */
+static void duplicate_read_of_what_is_gone_is_refused_and_ends_nothing(void **state)
+{
+    struct peer *p = *state;
+    const struct mr_attr attr = {
+        .base = p->ep.memory + TARGET, .len = 1000, .iova = at(TARGET), .access = ENDPOINT_RIGHTS};
+    struct script read = {
+        .operation = OP_READ_REQUEST, .psn = 0, .remote = TARGET, .dma_len = 2 * PMTU};
+    struct mr *mr;
+
+    assert_int_equal(mr_new(p->ep.pd, &attr, &mr), 0);
+    read.rkey = mr->key;
+    peer_sends(p, read);
+    expect_packet(p, OP_READ_RESP_FIRST, 0);
+    expect_packet(p, OP_READ_RESP_LAST, 1);
+    mr_free(mr);
+    peer_sends(p, read);
+    assert_int_equal(expect_packet(p, OP_ACK, 0)->p.h.aeth.syndrome,
+                     aeth_make(AETH_NAK, NAK_REMOTE_ACCESS));
+    expect_counter(&p->ep, read_broken, 1);
+    expect_no_event(&p->ep);
+    peer_sends(p, (struct script){.operation = OP_FETCH_ADD, .psn = 2, .remote = TARGET});
+    expect_packet(p, OP_ATOMIC_ACK, 2);
+    expect_silence(p);
+}
+
 /* F22: what a duplicate says of itself opens nothing that the first did not. */
 static void duplicate_read_opens_no_other_memory(void **state)
 {
@@ -609,6 +636,7 @@ int main(void)
         RC_TEST(read_of_each_size_is_cut_at_the_pmtu),
         RC_TEST(reads_are_answered_in_order_before_the_acknowledgement_of_what_follows),
         RC_TEST(duplicate_read_is_answered_again_from_where_it_asks),
+        RC_TEST(duplicate_read_of_what_is_gone_is_refused_and_ends_nothing),
         RC_TEST(duplicate_read_opens_no_other_memory),
         RC_TEST(more_reads_than_agreed_are_refused),
         RC_TEST(reads_that_were_answered_make_room_for_others),
