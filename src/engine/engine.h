@@ -36,8 +36,8 @@ struct engine_config {
     int (*copy)(void *dst, const void *src, size_t len);
     uint32_t window_start; /* bytes in flight to one destination process at first; 0: by PMTU, see
                               window.c */
-    uint32_t window_max;
-    uint32_t read_window; /* bytes of READ responses that this engine lets be on their way to it */
+    uint32_t window_max;   /* 0: see window.c */
+    uint32_t read_window;  /* bytes of READ responses that this engine lets be on their way to it */
     uint64_t timeout_floor_ns; /* shortest retransmission time-out that is honoured; 0: as
                                   attributes say */
     /*
@@ -51,6 +51,12 @@ struct engine_config {
      * no acknowledgements either that would show how much it can take. NULL: no limit.
      */
     uint32_t (*room)(void *context, const struct gid *dst, uint8_t slot, bool paced, uint64_t now);
+    /*
+     * How many bytes may be in flight to a process whose receive buffer is known and kept from
+     * running over by room; 0: not known, then the window is one for the kernel's default buffer.
+     * Asked once, when the first queue pair goes there. NULL: never known.
+     */
+    uint32_t (*window)(void *context, const struct gid *dst, uint8_t slot);
     void *context;
 };
 

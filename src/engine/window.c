@@ -44,11 +44,31 @@ static struct list *bucket_of(struct window_table *t, const struct gid *dst, uin
     return &t->buckets[hash % WINDOW_BUCKETS];
 }
 
+/* A known buffer needs no feeling one's way. */
+static void open_window(const struct engine *e, struct window *w, const struct gid *dst,
+                        uint8_t slot, uint32_t pmtu)
+{
+    uint32_t start = pmtu >= WINDOW_LARGE_PMTU ? WINDOW_START_LARGE : WINDOW_START_SMALL;
+    uint32_t most = WINDOW_MAX;
+    uint32_t known = e->config.window == NULL ? 0 : e->config.window(e->config.context, dst, slot);
+
+    if (known > most) {
+        most = known;
+        start = known;
+    }
+    if (e->config.window_max != 0)
+        most = e->config.window_max;
+    if (e->config.window_start != 0)
+        start = e->config.window_start;
+    window_init(w, start < most ? start : most, most);
+    w->dst = *dst;
+    w->slot = slot;
+    w->use_count = 1;
+}
+
 struct window *window_get(struct engine *e, const struct gid *dst, uint8_t slot, uint32_t pmtu)
 {
     struct list *bucket = bucket_of(&e->windows, dst, slot);
-    uint32_t limit = pmtu >= WINDOW_LARGE_PMTU ? WINDOW_START_LARGE : WINDOW_START_SMALL;
-    uint32_t limit_max = e->config.window_max != 0 ? e->config.window_max : WINDOW_MAX;
 
     for (struct list *l = bucket->next; l != bucket; l = l->next) {
         struct window *w = LIST_ENTRY(l, struct window, link);
@@ -62,12 +82,7 @@ struct window *window_get(struct engine *e, const struct gid *dst, uint8_t slot,
 
     if (w == NULL)
         return NULL;
-    if (e->config.window_start != 0)
-        limit = e->config.window_start;
-    window_init(w, limit < limit_max ? limit : limit_max, limit_max);
-    w->dst = *dst;
-    w->slot = slot;
-    w->use_count = 1;
+    open_window(e, w, dst, slot, pmtu);
     list_push_tail(bucket, &w->link);
     return w;
 }

@@ -369,6 +369,11 @@ static void fault_leave(struct link *link, const struct multicast *group)
     link_leave(fault_of(link)->inner, group);
 }
 
+static uint32_t fault_local_buffer(struct link *link, const struct gid *dst, uint8_t slot)
+{
+    return link_local_buffer(fault_of(link)->inner, dst, slot);
+}
+
 static uint64_t fault_deadline(const struct link *link)
 {
     const struct fault *f = fault_of_const(link);
@@ -437,6 +442,7 @@ static const struct link_ops fault_ops = {
     .pass = fault_pass,
     .join = fault_join,
     .leave = fault_leave,
+    .local_buffer = fault_local_buffer,
     .deadline = fault_deadline,
     .flush = fault_flush,
     .finish = fault_finish,

@@ -103,6 +103,8 @@ struct link_ops {
     void (*unlisten)(struct link *link, uint64_t service_id, const struct gid *local);
     uint8_t (*listener)(struct link *link, uint64_t service_id, const struct gid *local);
     void (*pass)(struct link *link, uint8_t slot, const struct datagram *d);
+    /* See link_local_buffer. NULL: the same. */
+    uint32_t (*local_buffer)(struct link *link, const struct gid *dst, uint8_t slot);
     /* See the functions of these names. NULL: nothing of the kind. */
     int (*join)(struct link *link, const struct multicast *group);
     void (*leave)(struct link *link, const struct multicast *group);
@@ -204,6 +206,15 @@ static inline void link_leave(struct link *link, const struct multicast *group)
 {
     if (link->ops->leave)
         link->ops->leave(link, group);
+}
+
+/*
+ * What a receiver on this host can hold of what is sent to it, in bytes of kernel memory, when all
+ * of it is free; link_local_room says what of it is. 0: not known.
+ */
+static inline uint32_t link_local_buffer(struct link *link, const struct gid *dst, uint8_t slot)
+{
+    return link->ops->local_buffer ? link->ops->local_buffer(link, dst, slot) : 0;
 }
 
 /* When link_receive must be called even if no descriptor is readable (CLOCK_MONOTONIC); UINT64_MAX:

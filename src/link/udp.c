@@ -131,6 +131,7 @@ static const struct link_ops udp_ops = {
     .pass = udp_pass,
     .join = udp_join_multicast,
     .leave = udp_leave_multicast,
+    .local_buffer = udp_local_buffer,
     .finish = udp_finish,
     .abandon = udp_abandon,
     .close = udp_close,

@@ -13,6 +13,15 @@ bool udp_counts_room(struct udp *u, const struct gid *dst, uint8_t slot)
            routes_is_local(&u->routes, dst, udp_now_ns());
 }
 
+uint32_t udp_local_buffer(struct link *link, const struct gid *dst, uint8_t slot)
+{
+    struct udp *u = udp_of(link);
+
+    return udp_counts_room(u, dst, slot)
+               ? atomic_load_explicit(&u->group.shared->slots[slot].budget, memory_order_relaxed)
+               : 0;
+}
+
 /* A receiver that moved nothing since room ran out, a second ago, no longer holds anyone up. */
 static bool is_stalled(struct udp *u, uint8_t slot, uint64_t consumed)
 {

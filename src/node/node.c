@@ -257,6 +257,7 @@ static struct engine_config configure(struct node *n, const struct settings *s, 
         c.read_window = (uint32_t)s->window;
     }
     c.room = progress_room;
+    c.window = progress_window;
     c.context = n;
     return c;
 }

@@ -91,6 +91,9 @@ void progress_hand_out_events(struct node *n);
 uint32_t progress_room(void *context, const struct gid *dst, uint8_t slot, bool paced,
                        uint64_t now);
 
+/* As struct engine_config.window; context is the node. */
+uint32_t progress_window(void *context, const struct gid *dst, uint8_t slot);
+
 /* --- connections.c; the lock is held --- */
 
 /* Returns 0 or a negative errno. */

@@ -65,6 +65,37 @@ static void all_that_goes_to_one_process_shares_a_window(void **state)
     window_put(other_host);
 }
 
+static uint32_t known_of_slot(void *context, const struct gid *dst, uint8_t slot)
+{
+    (void)context;
+    (void)dst;
+    return slot * 100000u;
+}
+
+static void a_known_buffer_opens_its_window_at_once(void **state)
+{
+    struct fixture *f = *state;
+    struct window *unknown, *known, *limited;
+    uint32_t usual;
+
+    unknown = window_to(f, 1, 5);
+    usual = unknown->limit_max;
+    window_put(unknown);
+    f->bare.engine.config.window = known_of_slot;
+    unknown = window_to(f, 1, 0);
+    assert_int_equal(unknown->limit_max, usual);
+    assert_in_range(unknown->limit, 1, usual - 1);
+    known = window_to(f, 1, 5);
+    assert_int_equal(known->limit, 500000);
+    assert_int_equal(known->limit_max, 500000);
+    f->bare.engine.config.window_max = 300000; /* what a person asked for */
+    limited = window_to(f, 1, 6);
+    assert_int_equal(limited->limit, 300000);
+    window_put(unknown);
+    window_put(known);
+    window_put(limited);
+}
+
 static void one_packet_more_is_let_in_while_there_is_any_room(void **state)
 {
     struct window w;
@@ -174,6 +205,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         TEST(all_that_goes_to_one_process_shares_a_window),
+        TEST(a_known_buffer_opens_its_window_at_once),
         TEST(one_packet_more_is_let_in_while_there_is_any_room),
         TEST(those_that_wait_are_woken_in_turn_and_keep_their_places),
         TEST(success_widens_it_by_a_packet_a_round_up_to_its_limit),

@@ -106,6 +106,13 @@ static uint32_t below_room(struct link *link, const struct gid *dst, uint8_t slo
     return slot == 1 ? 1000 : UINT32_MAX;
 }
 
+static uint32_t below_buffer(struct link *link, const struct gid *dst, uint8_t slot)
+{
+    (void)link;
+    (void)dst;
+    return slot == 1 ? 5000 : 0;
+}
+
 static void below_close(struct link *link)
 {
     (void)link;
@@ -116,6 +123,7 @@ static const struct link_ops below_ops = {
     .send = below_send,
     .receive = below_receive,
     .local_room = below_room,
+    .local_buffer = below_buffer,
     .close = below_close,
 };
 
@@ -388,6 +396,8 @@ static void what_is_held_takes_room_at_the_receiver(void **state)
     sends("ab");
     assert_int_equal(link_local_room(faulty, &somewhere, 1), 1000 - 4 * LEN);
     assert_int_equal(link_local_room(faulty, &somewhere, 2), UINT32_MAX);
+    assert_int_equal(link_local_buffer(faulty, &somewhere, 1), 5000);
+    assert_int_equal(link_local_buffer(faulty, &somewhere, 2), 0);
 }
 
 static void damage_is_seen_at_every_length(void **state)

@@ -37,6 +37,7 @@ enum order {
     ORDER_ROOM,
     ORDER_JOIN,
     ORDER_LEAVE,
+    ORDER_BUFFER,
     ORDER_SLEEP,
     ORDER_WAKE,
     ORDER_FORK,
@@ -177,6 +178,9 @@ static void obey(struct body *b, const struct command *c)
         break;
     case ORDER_LEAVE:
         link_leave(b->link, &c->group);
+        break;
+    case ORDER_BUFFER:
+        r.number = link_local_buffer(b->link, &c->shipment.path.dst, c->shipment.slot);
         break;
     case ORDER_SLEEP:
         b->asleep = true;
@@ -327,6 +331,13 @@ int member_join(struct member *m, const struct multicast *group)
 void member_leave(struct member *m, const struct multicast *group)
 {
     command(m, &(struct command){.order = ORDER_LEAVE, .group = *group});
+}
+
+uint32_t member_buffer(struct member *m, const struct gid *dst, uint8_t slot)
+{
+    struct command c = {.order = ORDER_BUFFER, .shipment = {.path.dst = *dst, .slot = slot}};
+
+    return (uint32_t)command(m, &c).number;
 }
 
 void member_sleep(struct member *m)

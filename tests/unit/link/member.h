@@ -72,6 +72,7 @@ uint32_t member_room(struct member *m, const struct gid *dst, uint8_t slot);
 /* As link_join, link_leave. */
 int member_join(struct member *m, const struct multicast *group);
 void member_leave(struct member *m, const struct multicast *group);
+uint32_t member_buffer(struct member *m, const struct gid *dst, uint8_t slot);
 /* The member does not touch its link till member_wake. */
 void member_sleep(struct member *m);
 void member_wake(struct member *m);

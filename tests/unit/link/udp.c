@@ -506,6 +506,21 @@ static void room_is_unknown_where_nobody_counts(void **state)
     assert_int_equal(member_room(&member[0], &local, SLOT_MULTICAST), UINT32_MAX);
 }
 
+static void a_buffer_is_known_where_room_is(void **state)
+{
+    struct gid local = gid_ipv4(0x7f000005);
+    struct gid remote = gid_ipv4(0xc6336402);
+    uint32_t room;
+
+    (void)state;
+    start(1, &plain);
+    room = member_room(&member[0], &local, member[0].slot);
+    assert_in_range(member_buffer(&member[0], &local, member[0].slot), room, 2 * room);
+    assert_int_equal(member_buffer(&member[0], &remote, member[0].slot), 0);
+    assert_int_equal(member_buffer(&member[0], &local, 9), 0);
+    assert_int_equal(member_buffer(&member[0], &local, SLOT_QP1), 0);
+}
+
 /* Messages that no process of ours sent: another user's, and malformed ones. */
 static void an_inbox_believes_only_its_own_user(void **state)
 {
@@ -558,6 +573,7 @@ int main(void)
         cmocka_unit_test_teardown(a_stopped_receiver_holds_a_sender_up_for_a_while_only,
                                   end_members),
         cmocka_unit_test_teardown(room_is_unknown_where_nobody_counts, end_members),
+        cmocka_unit_test_teardown(a_buffer_is_known_where_room_is, end_members),
         cmocka_unit_test_teardown(an_inbox_believes_only_its_own_user, end_members),
     };
 
