@@ -57,6 +57,11 @@ struct engine_config {
      * Asked once, when the first queue pair goes there. NULL: never known.
      */
     uint32_t (*window)(void *context, const struct gid *dst, uint8_t slot);
+    /*
+     * Whether all packets of a batch to a process come to its engine before its application can
+     * act on the first. NULL: that is never known.
+     */
+    bool (*arrives_whole)(void *context, const struct path *path, uint8_t slot);
     void *context;
 };
 

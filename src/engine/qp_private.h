@@ -354,6 +354,11 @@ bool responder_in_dialogue(const struct qp *qp);
  */
 void responder_ride(struct qp *qp, uint64_t now, struct datagram_batch *out, size_t total,
                     bool closed);
+/*
+ * True when an acknowledgement is due that must reach the peer's application before any message
+ * that takes a receive request there, and would not if it left behind it in one batch.
+ */
+bool responder_goes_first(const struct qp *qp);
 /* A timer of the QP has expired. */
 void responder_expire(struct qp *qp, uint64_t now);
 

@@ -74,7 +74,10 @@ static enum send_block block_of_reliable(const struct qp *qp, const struct send_
         return window_has_room(&qp->engine->read_window) ? SEND_BLOCK_NONE : SEND_BLOCK_READ_WINDOW;
     if (out_of_credits(r, wqe))
         return SEND_BLOCK_CREDITS;
-    return window_has_room(qp->window) ? SEND_BLOCK_NONE : SEND_BLOCK_WINDOW;
+    if (!window_has_room(qp->window))
+        return SEND_BLOCK_WINDOW;
+    return wr_takes_receive(wqe->opcode) && responder_goes_first(qp) ? SEND_BLOCK_ACK
+                                                                     : SEND_BLOCK_NONE;
 }
 
 enum send_block requester_block(const struct qp *qp)
@@ -168,7 +171,9 @@ uint32_t requester_transmit(struct qp *qp, uint64_t now, struct datagram_batch *
         }
     }
     rate_charge(qp, out);
-    if (out->count == 0) {
+    if (out->count == 0 && block == SEND_BLOCK_ACK) {
+        responder_ride(qp, now, out, 0, false);
+    } else if (out->count == 0) {
         park(qp, block, now);
     } else if (qp_is_reliable(qp)) {
         b.last[BTH_ACK_REQ_OFFSET] |= BTH_ACK_REQ;

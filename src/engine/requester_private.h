@@ -24,7 +24,8 @@
     B(PSN_WINDOW, "2^23 packets are outstanding")                                                  \
     B(WINDOW, "the destination process has as much in flight as it can hold")                      \
     B(RATE, "packets that left have used up the rate limit")                                       \
-    B(ROOM, "the receiver's socket has no room")
+    B(ROOM, "the receiver's socket has no room")                                                   \
+    B(ACK, "an acknowledgement of this side leaves first")
 
 enum send_block {
 #define SEND_BLOCK_ENUM(name, text) SEND_BLOCK_##name,

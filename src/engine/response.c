@@ -19,6 +19,13 @@
  * soon. The acknowledgement of a request then waits to leave together with the reply: one packet
  * for the kernel, one wake-up for the peer. When the reply does not come, it leaves alone, and so
  * do the next.
+ *
+ * In a batch the shorter packet comes last, and that is the acknowledgement. A network takes the
+ * batch apart, so that the peer's application could find the reply received while its own request
+ * does not count as sent yet. Adapters acknowledge before any software can reply, and programs
+ * rely on it: who gives a send queue one place, and sends again when the reply is there, finds it
+ * taken. So what takes a receive request at the peer leaves behind the acknowledgement, unless the
+ * batch is known to arrive whole.
  */
 #define REPLY_NS 100000u
 #define DIALOGUE_REPLIES 2u
@@ -313,6 +320,17 @@ static bool holds_ack(struct qp *qp, uint64_t now)
     r->ack_hold_ns = r->ack_ns + hold_ns;
     timer_update(qp);
     return true;
+}
+
+bool responder_goes_first(const struct qp *qp)
+{
+    const struct engine_config *c = &qp->engine->config;
+    const struct responder *r = &qp->responder;
+
+    if (r->ack != ACK_ACK || r->read_next != r->read_tail || !may_answer(qp))
+        return false;
+    return c->arrives_whole == NULL ||
+           !c->arrives_whole(c->context, &qp->attr.path, (uint8_t)(qp->attr.dest_qpn >> 16));
 }
 
 void responder_ride(struct qp *qp, uint64_t now, struct datagram_batch *out, size_t total,

@@ -105,6 +105,8 @@ struct link_ops {
     void (*pass)(struct link *link, uint8_t slot, const struct datagram *d);
     /* See link_local_buffer. NULL: the same. */
     uint32_t (*local_buffer)(struct link *link, const struct gid *dst, uint8_t slot);
+    /* See link_delivers_whole. NULL: no. */
+    bool (*delivers_whole)(struct link *link, const struct path *path, uint8_t slot);
     /* See the functions of these names. NULL: nothing of the kind. */
     int (*join)(struct link *link, const struct multicast *group);
     void (*leave)(struct link *link, const struct multicast *group);
@@ -215,6 +217,15 @@ static inline void link_leave(struct link *link, const struct multicast *group)
 static inline uint32_t link_local_buffer(struct link *link, const struct gid *dst, uint8_t slot)
 {
     return link->ops->local_buffer ? link->ops->local_buffer(link, dst, slot) : 0;
+}
+
+/*
+ * Whether a batch to this process will come out of one call of its link_receive, which no other
+ * datagram of the batch can then follow.
+ */
+static inline bool link_delivers_whole(struct link *link, const struct path *path, uint8_t slot)
+{
+    return link->ops->delivers_whole && link->ops->delivers_whole(link, path, slot);
 }
 
 /* When link_receive must be called even if no descriptor is readable (CLOCK_MONOTONIC); UINT64_MAX:

@@ -26,6 +26,7 @@ struct shared_slot {
     _Alignas(64) _Atomic uint64_t consumed; /* written by the owner as it reads */
     _Atomic uint64_t inbox;                 /* name of the owner's inbox (inbox.h), 0: none */
     _Atomic uint32_t budget;                /* 0: unknown, no limit */
+    _Atomic uint32_t whole;                 /* 1: a batch of this host reaches it as one message */
     /* Of a guest's slot, written by the member that serves it (udp_host.c). */
     _Atomic uint32_t guest_uid;
     _Atomic uint64_t guest;       /* the number that the guest knows its slot by; 0: no guest's */

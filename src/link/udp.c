@@ -7,6 +7,7 @@
 
 #include <assert.h>
 #include <errno.h>
+#include <netinet/udp.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
@@ -132,6 +133,7 @@ static const struct link_ops udp_ops = {
     .join = udp_join_multicast,
     .leave = udp_leave_multicast,
     .local_buffer = udp_local_buffer,
+    .delivers_whole = udp_delivers_whole,
     .finish = udp_finish,
     .abandon = udp_abandon,
     .close = udp_close,
@@ -196,6 +198,25 @@ int udp_adopt(struct udp *u, const struct slot_sockets *s, uint32_t first,
     return err;
 }
 
+/* Whether what leaves in one UDP_SEGMENT send on this host reaches us as one message. */
+static bool reads_whole(const struct udp *u)
+{
+    const struct shared *s = u->group.shared;
+
+    for (enum family f = 0; f < FAMILY_COUNT; f++) {
+        int gro = 0;
+        socklen_t len = sizeof(gro);
+
+        if (u->source[SOURCE_SLOT_IPV4 + f].fd < 0)
+            continue;
+        if ((s->by_slot & 1u << f) == 0 ||
+            getsockopt(u->source[SOURCE_SLOT_IPV4 + f].fd, IPPROTO_UDP, UDP_GRO, &gro, &len) ||
+            !gro)
+            return false;
+    }
+    return true;
+}
+
 /*
  * Tells the others where to hand what is ours, and how much fits: half of what
  * the kernel accounts, since it gives memory back late.
@@ -206,6 +227,7 @@ static void publish(struct udp *u)
 
     atomic_store(&mine->consumed, atomic_load(&mine->charged));
     atomic_store(&mine->budget, u->receive_buffer / 2);
+    atomic_store(&mine->whole, reads_whole(u));
     atomic_store(&mine->inbox, u->inbox_name);
     if (u->config.no_guests)
         atomic_store(&u->group.shared->no_guests, 1);

@@ -153,6 +153,7 @@ static int lodge(struct udp *u, struct visitor *v, const struct guest_request *q
     r = &u->group.shared->slots[slot];
     atomic_store(&r->guest_uid, v->uid);
     atomic_store(&r->budget, 0);
+    atomic_store(&r->whole, 0);
     atomic_store(&r->inbox, u->inbox_name);
     v->slot = slot;
     u->host.visitor_of[slot] = (uint8_t)(v - u->host.visitor + 1);

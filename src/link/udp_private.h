@@ -191,6 +191,7 @@ bool udp_counts_room(struct udp *u, const struct gid *dst, uint8_t slot);
 
 uint32_t udp_local_room(struct link *link, const struct gid *dst, uint8_t slot);
 uint32_t udp_local_buffer(struct link *link, const struct gid *dst, uint8_t slot);
+bool udp_delivers_whole(struct link *link, const struct path *path, uint8_t slot);
 
 /* udp_pool.c: the socket for a batch, opened if need be; 0 or a negative errno. */
 int udp_pool_get(struct udp *u, enum family f, const struct datagram_batch *b,

@@ -22,6 +22,16 @@ uint32_t udp_local_buffer(struct link *link, const struct gid *dst, uint8_t slot
                : 0;
 }
 
+bool udp_delivers_whole(struct link *link, const struct path *path, uint8_t slot)
+{
+    struct udp *u = udp_of(link);
+
+    return !u->config.no_gso &&
+           atomic_load_explicit(&u->group.shared->slots[slot].whole, memory_order_relaxed) &&
+           udp_counts_room(u, &path->dst, slot) &&
+           !peers_get(&u->peers, &path->src, &path->dst)->gso_refused;
+}
+
 /* A receiver that moved nothing since room ran out, a second ago, no longer holds anyone up. */
 static bool is_stalled(struct udp *u, uint8_t slot, uint64_t consumed)
 {

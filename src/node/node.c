@@ -258,6 +258,7 @@ static struct engine_config configure(struct node *n, const struct settings *s, 
     }
     c.room = progress_room;
     c.window = progress_window;
+    c.arrives_whole = progress_arrives_whole;
     c.context = n;
     return c;
 }

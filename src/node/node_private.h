@@ -85,6 +85,9 @@ bool progress_wants_send(const struct node *n);
 /* When the node must be looked at again: 0 for at once, or ENGINE_NEVER. */
 uint64_t progress_deadline(const struct node *n);
 
+/* As struct engine_config.arrives_whole; context is the node. */
+bool progress_arrives_whole(void *context, const struct path *path, uint8_t slot);
+
 void progress_hand_out_events(struct node *n);
 
 /* As struct engine_config.room; context is the node. */

@@ -78,6 +78,13 @@ uint32_t progress_window(void *context, const struct gid *dst, uint8_t slot)
     return window < WINDOW_KNOWN_MAX ? window : WINDOW_KNOWN_MAX;
 }
 
+bool progress_arrives_whole(void *context, const struct path *path, uint8_t slot)
+{
+    const struct node *n = context;
+
+    return link_delivers_whole(n->link, path, slot);
+}
+
 static uint64_t next_wait(uint64_t wait_ns)
 {
     if (wait_ns == 0)

@@ -1,12 +1,23 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * Acknowledgements and replies that leave together: when both sides send requests in turn, each
- * turn is one batch. Nobody else waits for an acknowledgement.
+ * turn is one batch. Nobody else waits for an acknowledgement. Where a batch is taken apart on its
+ * way, no reply that the peer's application could find received comes before it.
  */
 #include "rc_script.h"
 
 #define SOON_NS 2000u
 #define HOLD_NS (engine_config_default().ack_hold_ns)
+
+static bool yes(void *context, const struct path *path, uint8_t slot)
+{
+    const struct gid own = endpoint_gid(2);
+
+    (void)context;
+    assert_true(gid_equal(&path->src, &own));
+    assert_int_equal(slot, PEER_QPN >> 16);
+    return true;
+}
 
 /* The peer sends request number n, and the application answers it soon; both of few bytes. */
 static void turn(struct peer *p, uint32_t n)
@@ -17,8 +28,8 @@ static void turn(struct peer *p, uint32_t n)
     post_send(p, n, 1);
 }
 
-/* Both sides have found out that they take turns. */
-static void begin_dialogue(struct peer *p)
+/* Both sides have found out that they take turns; batches are taken apart on their way. */
+static void begin_dialogue_apart(struct peer *p)
 {
     for (uint32_t n = 0; n < 2; n++) {
         turn(p, n);
@@ -26,6 +37,16 @@ static void begin_dialogue(struct peer *p)
         expect_packet(p, OP_SEND_ONLY, n);
         peer_acks(p, n, n + 1);
     }
+}
+
+/* The same where batches arrive whole. */
+static void begin_dialogue(struct peer *p)
+{
+    struct endpoint_config config = p->ep.config;
+
+    config.engine.arrives_whole = yes;
+    reopen(p, &config);
+    begin_dialogue_apart(p);
 }
 
 static void acknowledgement_goes_along_with_the_reply(void **state)
@@ -40,6 +61,52 @@ static void acknowledgement_goes_along_with_the_reply(void **state)
     expect_ack(p, 2, 3);
     expect_silence(p);
     assert_int_equal(p->batches, before + 1);
+}
+
+static void
+reply_that_is_received_follows_the_acknowledgement_if_batches_are_taken_apart(void **state)
+{
+    struct peer *p = *state;
+
+    begin_dialogue_apart(p);
+    turn(p, 2);
+    expect_ack(p, 2, 3);
+    expect_packet(p, OP_SEND_ONLY, 2);
+    expect_silence(p);
+}
+
+static void acknowledgement_follows_a_reply_that_no_application_receives(void **state)
+{
+    struct peer *p = *state;
+
+    begin_dialogue_apart(p);
+    const uint32_t before = p->batches;
+
+    endpoint_post_recv(&p->ep, 2, 0, 10);
+    peer_sends(p, (struct script){.operation = OP_SEND_ONLY, .psn = 2, .ack_req = true, .len = 1});
+    time_passes(p, SOON_NS);
+    post_write(p, 2, 1);
+    expect_packet(p, OP_WRITE_ONLY, 2);
+    expect_ack(p, 2, 3);
+    expect_silence(p);
+    assert_int_equal(p->batches, before + 1);
+}
+
+static void acknowledgement_stands_between_a_write_and_the_send_that_tells_of_it(void **state)
+{
+    struct peer *p = *state;
+
+    begin_dialogue_apart(p);
+    endpoint_post_recv(&p->ep, 2, 0, 10);
+    peer_sends(p, (struct script){.operation = OP_SEND_ONLY, .psn = 2, .ack_req = true, .len = 1});
+    time_passes(p, SOON_NS);
+    post(p, (struct work){.wr_id = 2, .opcode = WR_WRITE, .len = 1, .remote = FAR});
+    post(p, (struct work){.wr_id = 3, .opcode = WR_SEND, .len = 1});
+    peer_listens(p);
+    expect_packet(p, OP_WRITE_ONLY, 2);
+    expect_ack(p, 2, 3);
+    expect_packet(p, OP_SEND_ONLY, 3);
+    expect_silence(p);
 }
 
 static void acknowledgement_of_a_request_without_reply_leaves_after_a_time(void **state)
@@ -136,6 +203,9 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         RC_TEST(acknowledgement_goes_along_with_the_reply),
+        RC_TEST(reply_that_is_received_follows_the_acknowledgement_if_batches_are_taken_apart),
+        RC_TEST(acknowledgement_follows_a_reply_that_no_application_receives),
+        RC_TEST(acknowledgement_stands_between_a_write_and_the_send_that_tells_of_it),
         RC_TEST(acknowledgement_of_a_request_without_reply_leaves_after_a_time),
         RC_TEST(one_request_without_reply_ends_the_dialogue),
         RC_TEST(request_that_is_repeated_is_acknowledged_at_once),

@@ -38,6 +38,7 @@ enum order {
     ORDER_JOIN,
     ORDER_LEAVE,
     ORDER_BUFFER,
+    ORDER_WHOLE,
     ORDER_SLEEP,
     ORDER_WAKE,
     ORDER_FORK,
@@ -181,6 +182,9 @@ static void obey(struct body *b, const struct command *c)
         break;
     case ORDER_BUFFER:
         r.number = link_local_buffer(b->link, &c->shipment.path.dst, c->shipment.slot);
+        break;
+    case ORDER_WHOLE:
+        r.number = link_delivers_whole(b->link, &c->shipment.path, c->shipment.slot);
         break;
     case ORDER_SLEEP:
         b->asleep = true;
@@ -338,6 +342,13 @@ uint32_t member_buffer(struct member *m, const struct gid *dst, uint8_t slot)
     struct command c = {.order = ORDER_BUFFER, .shipment = {.path.dst = *dst, .slot = slot}};
 
     return (uint32_t)command(m, &c).number;
+}
+
+bool member_delivers_whole(struct member *m, const struct path *path, uint8_t slot)
+{
+    struct command c = {.order = ORDER_WHOLE, .shipment = {.path = *path, .slot = slot}};
+
+    return command(m, &c).number != 0;
 }
 
 void member_sleep(struct member *m)

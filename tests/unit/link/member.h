@@ -8,6 +8,7 @@
 #ifndef UROCE_TESTS_LINK_MEMBER_H
 #define UROCE_TESTS_LINK_MEMBER_H
 
+#include <stdbool.h>
 #include <stdint.h>
 #include <sys/types.h>
 
@@ -68,6 +69,7 @@ void member_start(struct member *m, const struct udp_config *config);
 /* Returns what link_send returned. */
 int member_send(struct member *m, const struct shipment *s);
 struct link_counters member_counters(struct member *m);
+bool member_delivers_whole(struct member *m, const struct path *path, uint8_t slot);
 uint32_t member_room(struct member *m, const struct gid *dst, uint8_t slot);
 /* As link_join, link_leave. */
 int member_join(struct member *m, const struct multicast *group);

@@ -521,6 +521,52 @@ static void a_buffer_is_known_where_room_is(void **state)
     assert_int_equal(member_buffer(&member[0], &local, SLOT_QP1), 0);
 }
 
+/* What the sender says of it; and that this is true of a batch of two. */
+static bool arrives_whole(const struct udp_config *from, const struct udp_config *to)
+{
+    struct shipment s = {.path = path_loopback4(), .src_port = 0xc000, .count = 2, .len = 36};
+    bool promised;
+
+    member_start(&member[0], to);
+    member_start(&member[1], from);
+    s.slot = member[0].slot;
+    promised = member_delivers_whole(&member[1], &s.path, s.slot);
+    assert_int_equal(member_send(&member[1], &s), 0);
+    member_await(&member[0], 2);
+    if (promised) {
+        assert_int_equal(member_counters(&member[1]).sent_calls, 1);
+        assert_int_equal(member_counters(&member[1]).gso_refused, 0);
+        assert_int_equal(member_counters(&member[0]).rcv_calls, 1);
+        assert_int_equal(member_counters(&member[0]).handed_over, 0);
+    }
+    member_close(&member[0]);
+    member_close(&member[1]);
+    return promised;
+}
+
+static void batches_are_said_to_arrive_whole_only_where_they_do(void **state)
+{
+    static const struct udp_config no_gso = {.no_gso = true};
+    static const struct udp_config no_gro = {.no_gro = true};
+    static const struct udp_config no_bpf = {.no_bpf = true};
+    struct path remote = path_loopback4();
+
+    (void)state;
+    assert_true(arrives_whole(&plain, &plain));
+    assert_true(arrives_whole(&plain, &no_gso));
+    assert_true(arrives_whole(&no_gro, &plain));
+    assert_false(arrives_whole(&no_gso, &plain));
+    assert_false(arrives_whole(&plain, &no_gro));
+    assert_false(arrives_whole(&plain, &no_bpf));
+    start(1, &plain);
+    remote.dst = gid_ipv4(0xc6336402);
+    assert_false(member_delivers_whole(&member[0], &remote, member[0].slot));
+    remote = path_loopback4();
+    assert_true(member_delivers_whole(&member[0], &remote, member[0].slot));
+    assert_false(member_delivers_whole(&member[0], &remote, 9));
+    assert_false(member_delivers_whole(&member[0], &remote, SLOT_MULTICAST));
+}
+
 /* Messages that no process of ours sent: another user's, and malformed ones. */
 static void an_inbox_believes_only_its_own_user(void **state)
 {
@@ -574,6 +620,7 @@ int main(void)
                                   end_members),
         cmocka_unit_test_teardown(room_is_unknown_where_nobody_counts, end_members),
         cmocka_unit_test_teardown(a_buffer_is_known_where_room_is, end_members),
+        cmocka_unit_test_teardown(batches_are_said_to_arrive_whole_only_where_they_do, end_members),
         cmocka_unit_test_teardown(an_inbox_believes_only_its_own_user, end_members),
     };
 
