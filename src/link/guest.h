@@ -8,7 +8,7 @@
  *      guest                         a member of the host
  *        | guest_request -------------> |  leases a slot, reads its sockets
  *        | <------------- guest_answer  |
- *        | <-- struct arrival + bytes   |  each datagram of that slot (inbox.h)
+ *        | <-- struct arrival + bytes   |  datagrams of that slot (inbox.h)
  *        | guest_multicast -----------> |  joins a group, or leaves it; nothing is answered
  *
  * The lease lasts as long as the connection. When it breaks, the guest asks again,
@@ -24,7 +24,7 @@
 #include "wire/datagram.h"
 
 #define GUEST_MAGIC 0x74737567u /* "gust" */
-#define GUEST_VERSION 2u        /* of this and of struct arrival */
+#define GUEST_VERSION 3u        /* of this and of struct arrival */
 
 struct guest_request {
     uint32_t magic;

@@ -55,44 +55,37 @@ int inbox_open(uint64_t *name)
     return fd;
 }
 
-bool arrival_read(const uint8_t *message, size_t message_len, struct arrival *a)
+size_t arrival_read(const uint8_t *message, size_t len, struct arrival *a)
 {
-    if (message_len < sizeof(*a))
-        return false;
+    if (len < sizeof(*a))
+        return 0;
     memcpy(a, message, sizeof(*a));
-    return a->len == message_len - sizeof(*a) && a->segment_len <= a->len &&
-           gid_is_ipv4(&a->src) == gid_is_ipv4(&a->dst);
+    if (a->len == 0 || a->len > len - sizeof(*a) || a->segment_len > a->len ||
+        gid_is_ipv4(&a->src) != gid_is_ipv4(&a->dst))
+        return 0;
+    return sizeof(*a) + a->len;
 }
 
-bool inbox_check(const struct group *g, unsigned uid, const uint8_t *message, size_t message_len,
-                 struct arrival *a)
+bool inbox_believes(const struct group *g, unsigned uid)
 {
-    return (uid == g->uid || uid == getuid()) && arrival_read(message, message_len, a);
+    return uid == g->uid || uid == getuid();
 }
 
 /*
  * A process that was killed leaves its name behind, and the kernel may give it
  * to anyone: the lease is asked first.
  */
-enum handed inbox_hand_over(int inbox, const struct group *g, uint8_t slot, const struct arrival *a,
-                            const uint8_t *bytes)
+enum handed inbox_hand_over(int inbox, const struct group *g, uint8_t slot, const uint8_t *message,
+                            size_t len)
 {
     uint64_t name = atomic_load_explicit(&g->shared->slots[slot].inbox, memory_order_acquire);
     struct sockaddr_un address;
-    struct iovec iov[] = {
-        {.iov_base = (void *)(uintptr_t)a, .iov_len = sizeof(*a)},
-        {.iov_base = (void *)(uintptr_t)bytes, .iov_len = a->len},
-    };
-    struct msghdr message = {
-        .msg_name = &address,
-        .msg_namelen = unpack_name(name, &address),
-        .msg_iov = iov,
-        .msg_iovlen = 2,
-    };
+    socklen_t address_len = unpack_name(name, &address);
 
     if (!name || !group_slot_held(g, slot))
         return HANDED_TO_NOBODY;
-    if (sendmsg(inbox, &message, MSG_DONTWAIT | MSG_NOSIGNAL) >= 0)
+    if (sendto(inbox, message, len, MSG_DONTWAIT | MSG_NOSIGNAL, (const struct sockaddr *)&address,
+               address_len) >= 0)
         return HANDED_OVER;
     return errno == ECONNREFUSED ? HANDED_TO_NOBODY : HANDED_FULL;
 }

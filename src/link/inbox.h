@@ -14,7 +14,10 @@
 #include "link/group.h"
 #include "wire/datagram.h"
 
-/* What a socket said of the bytes; in front of them on the way between processes. */
+/*
+ * What a socket said of the bytes; in front of them on the way between processes. A message holds
+ * one or more of these pairs, back to back.
+ */
 struct arrival {
     struct gid src;
     struct gid dst;
@@ -30,18 +33,15 @@ struct arrival {
 
 static_assert(sizeof(struct arrival) == 48, "no padding leaves the process");
 
-/* Checks a message of message_len bytes: *a and what follows it. True if it is well formed. */
-bool arrival_read(const uint8_t *message, size_t message_len, struct arrival *a);
+/* Checks the first pair in len bytes of a message: *a and what follows it. Returns its length, or 0
+ * if it is not well formed. */
+size_t arrival_read(const uint8_t *message, size_t len, struct arrival *a);
 
 /* Makes the socket; *name is for struct shared_slot. Returns it or a negative errno. */
 int inbox_open(uint64_t *name);
 
-/*
- * Checks a message of message_len bytes that the inbox received: *a and what follows it.
- * uid is its sender's. True if a process of the group sent it.
- */
-bool inbox_check(const struct group *g, unsigned uid, const uint8_t *message, size_t message_len,
-                 struct arrival *a);
+/* Whether the user who wrote to an inbox is one whose processes the group believes. */
+bool inbox_believes(const struct group *g, unsigned uid);
 
 enum handed {
     HANDED_OVER,
@@ -49,8 +49,8 @@ enum handed {
     HANDED_FULL,      /* its owner's inbox is full */
 };
 
-/* Hands bytes (a->len of them) to the owner of a slot, from one's own inbox. */
-enum handed inbox_hand_over(int inbox, const struct group *g, uint8_t slot, const struct arrival *a,
-                            const uint8_t *bytes);
+/* Hands a message to the owner of a slot, from one's own inbox. */
+enum handed inbox_hand_over(int inbox, const struct group *g, uint8_t slot, const uint8_t *message,
+                            size_t len);
 
 #endif

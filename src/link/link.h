@@ -36,7 +36,7 @@ struct link;
     C(no_address, "datagrams without a destination address from the kernel")                       \
     C(wrong_slot_segments, "datagrams for another process, handed to it")                          \
     C(stray_dropped, "datagrams for a slot that nobody holds")                                     \
-    C(hand_over_full, "datagrams for another process whose inbox was full")                        \
+    C(hand_over_full, "datagrams for another process that did not read them for too long")         \
     C(handed_over, "datagrams of ours that another process handed to us")                          \
     C(guests, "processes of other users that this one has served as guests")                       \
     C(guests_refused, "others that were turned away")                                              \

@@ -67,6 +67,7 @@ static void release(struct udp *u)
     routes_close(&u->routes);
     if (u->buffers)
         munmap(u->buffers, (size_t)RECEIVE_AT_ONCE * RECEIVE_STRIDE);
+    udp_parcels_release(u);
     group_leave(&u->group);
     free(u);
     atomic_store(&open_in, 0);
@@ -134,6 +135,7 @@ static const struct link_ops udp_ops = {
     .leave = udp_leave_multicast,
     .local_buffer = udp_local_buffer,
     .delivers_whole = udp_delivers_whole,
+    .deadline = udp_parcels_deadline,
     .finish = udp_finish,
     .abandon = udp_abandon,
     .close = udp_close,

@@ -242,25 +242,30 @@ bool udp_host_serves(const struct udp *u, uint8_t slot)
     return u->host.visitor_of[slot] != 0;
 }
 
+static enum handed fate(ssize_t sent)
+{
+    if (sent >= 0)
+        return HANDED_OVER;
+    return errno == EPIPE || errno == ECONNRESET ? HANDED_TO_NOBODY : HANDED_FULL;
+}
+
 enum handed udp_host_pass_to(struct udp *u, uint32_t visitor, const struct arrival *a,
                              const uint8_t *bytes)
 {
-    const struct visitor *v = &u->host.visitor[visitor];
     struct iovec iov[] = {
         {.iov_base = (void *)(uintptr_t)a, .iov_len = sizeof(*a)},
         {.iov_base = (void *)(uintptr_t)bytes, .iov_len = a->len},
     };
     struct msghdr message = {.msg_iov = iov, .msg_iovlen = 2};
 
-    if (sendmsg(v->fd, &message, MSG_DONTWAIT | MSG_NOSIGNAL) >= 0)
-        return HANDED_OVER;
-    return errno == EPIPE || errno == ECONNRESET ? HANDED_TO_NOBODY : HANDED_FULL;
+    return fate(sendmsg(u->host.visitor[visitor].fd, &message, MSG_DONTWAIT | MSG_NOSIGNAL));
 }
 
-enum handed udp_host_pass(struct udp *u, uint8_t slot, const struct arrival *a,
-                          const uint8_t *bytes)
+enum handed udp_host_pass(struct udp *u, uint8_t slot, const uint8_t *parcel, uint32_t len)
 {
-    return udp_host_pass_to(u, u->host.visitor_of[slot] - 1u, a, bytes);
+    const struct visitor *v = &u->host.visitor[u->host.visitor_of[slot] - 1];
+
+    return fate(send(v->fd, parcel, len, MSG_DONTWAIT | MSG_NOSIGNAL));
 }
 
 void udp_host_close(struct udp *u)

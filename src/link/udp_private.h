@@ -16,6 +16,8 @@
 #include "link/route.h"
 #include "link/udp.h"
 
+#define RECEIVE_STRIDE (RECEIVE_LEN_MAX + 64u) /* with room for a struct arrival */
+
 /* Where datagrams come from. */
 enum source_kind {
     SOURCE_SLOT_IPV4,
@@ -71,6 +73,23 @@ struct multicast_socket {
     uint64_t visitors[GUESTS_MAX / 64]; /* a bit for each visitor that is */
 };
 
+/* Datagrams for another process: struct arrival and bytes, again and again (inbox.h). */
+struct parcel {
+    uint8_t *bytes; /* RECEIVE_STRIDE */
+    uint32_t len;
+    uint32_t count;    /* datagrams */
+    uint64_t since_ns; /* when it first found no room; 0: it has not been tried */
+    uint8_t slot;
+};
+
+struct parcels {
+    struct parcel parcel[PARCELS_MAX]; /* oldest first; those behind count are free */
+    uint32_t count;
+    bool added;        /* something, since they were last sent */
+    uint64_t retry_ns; /* valid while there are any */
+    uint8_t *bytes;    /* of all */
+};
+
 struct send_socket {
     int fd;
     uint16_t port; /* 0: not opened yet */
@@ -110,12 +129,11 @@ struct udp {
     uint64_t stalled_since_ns[SLOT_COUNT]; /* 0: room has not run out */
     struct peers peers;
     struct routes routes;
+    struct parcels parcels;
     uint8_t *buffers; /* RECEIVE_AT_ONCE of RECEIVE_STRIDE */
     struct mmsghdr header[RECEIVE_AT_ONCE];
     struct receive_message message[RECEIVE_AT_ONCE];
 };
-
-#define RECEIVE_STRIDE (RECEIVE_LEN_MAX + 64u) /* with room for a struct arrival */
 
 static inline struct udp *udp_of(struct link *link)
 {
@@ -150,9 +168,8 @@ void udp_host_init(struct udp *u);
 void udp_host_greet(void *context, int fd, unsigned uid); /* a group_visitor_fn */
 void udp_host_listen(struct udp *u, uint32_t visitor);    /* its connection has something */
 bool udp_host_serves(const struct udp *u, uint8_t slot);
-/* Passes on bytes (a->len of them) to the guest of a slot that is served here. */
-enum handed udp_host_pass(struct udp *u, uint8_t slot, const struct arrival *a,
-                          const uint8_t *bytes);
+/* Passes on a parcel to the guest of a slot that is served here. */
+enum handed udp_host_pass(struct udp *u, uint8_t slot, const uint8_t *parcel, uint32_t len);
 /* Lets go of all connections. Their guests go to other members. */
 void udp_host_close(struct udp *u);
 
@@ -184,6 +201,18 @@ void udp_multicast_renew(struct udp *u);
 
 /* CLOCK_MONOTONIC, coarse: for things that happen about once a second. */
 uint64_t udp_now_ns(void);
+
+/* udp_parcel.c: what is another process's. */
+int udp_parcels_prepare(struct udp *u); /* 0 or a negative errno */
+void udp_parcels_release(struct udp *u);
+/* Packs bytes (a->len of them: count datagrams) for whoever has the slot. */
+void udp_parcel_add(struct udp *u, uint8_t slot, const struct arrival *a, const uint8_t *bytes,
+                    uint32_t count);
+/* Hands over all for which there is room. */
+void udp_parcels_send(struct udp *u);
+/* The same, if it is time to try again. */
+void udp_parcels_retry(struct udp *u);
+uint64_t udp_parcels_deadline(const struct link *link);
 
 /* udp_room.c */
 /* Whether there is a process behind this slot at this address whose memory is counted. */

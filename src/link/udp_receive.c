@@ -60,7 +60,7 @@ int udp_receive_prepare(struct udp *u)
             .msg_control = m->control,
         };
     }
-    return 0;
+    return udp_parcels_prepare(u);
 }
 
 /* Control messages. */
@@ -266,30 +266,8 @@ static void take(struct reading *r, struct peer *p, const struct arrival *a, con
     r->fn(r->context, &d);
 }
 
-/* Hands bytes (a->len of them, count datagrams) to their owner, another process of ours or a guest.
- */
-static void hand_over(struct udp *u, uint8_t slot, const struct arrival *a, const uint8_t *bytes,
-                      uint32_t count)
-{
-    struct link_counters *counters = &u->link.counters;
-    bool guest = udp_host_serves(u, slot);
-
-    switch (guest ? udp_host_pass(u, slot, a, bytes)
-                  : inbox_hand_over(u->inbox, &u->group, slot, a, bytes)) {
-    case HANDED_OVER:
-        *(guest ? &counters->guest_datagrams : &counters->wrong_slot_segments) += count;
-        break;
-    case HANDED_TO_NOBODY:
-        counters->stray_dropped += count;
-        break;
-    case HANDED_FULL:
-        *(guest ? &counters->guest_full : &counters->hand_over_full) += count;
-        break;
-    }
-}
-
-/* Passes on what begins at bytes: the datagrams of one foreign slot in a row. Returns their bytes.
- */
+/* Packs for its owner, another process of ours or a guest, what begins at bytes: the datagrams of
+ * one foreign slot in a row. Returns their bytes. */
 static uint32_t pass_on(struct reading *r, const struct arrival *a, const uint8_t *bytes,
                         uint32_t left)
 {
@@ -305,7 +283,7 @@ static uint32_t pass_on(struct reading *r, const struct arrival *a, const uint8_
     count = datagrams_of(&part);
     if (count == 1)
         part.segment_len = 0;
-    hand_over(r->u, slot, &part, bytes, count);
+    udp_parcel_add(r->u, slot, &part, bytes, count);
     return len;
 }
 
@@ -321,7 +299,8 @@ void udp_pass(struct link *link, uint8_t slot, const struct datagram *d)
         .hop_limit = d->hop_limit,
     };
 
-    hand_over(udp_of(link), slot, &a, d->bytes, 1);
+    udp_parcel_add(udp_of(link), slot, &a, d->bytes, 1);
+    udp_parcels_send(udp_of(link));
 }
 
 /* Everything that one message brought. handed: by another process, which we trust not to be wrong
@@ -413,42 +392,38 @@ static void take_message(struct reading *r, uint32_t source, struct mmsghdr *m)
         take_all(r, &a, bytes, false);
 }
 
-/* One message of the inbox. */
-static void take_handed(struct reading *r, struct mmsghdr *m)
+/* One message of another process of ours, or of a guest's host; believed: from nobody else. */
+static void take_handed(struct reading *r, const struct mmsghdr *m, bool believed)
 {
-    struct link_counters *counters = &r->u->link.counters;
-    struct arrival ignored = {0};
-    struct arrival a;
-    struct facts f = {.uid = (unsigned)-1};
     const uint8_t *bytes = m->msg_hdr.msg_iov->iov_base;
+    size_t left = m->msg_len;
+    struct arrival a;
 
-    read_control(&m->msg_hdr, &ignored, &f);
-    if (m->msg_hdr.msg_flags & MSG_TRUNC ||
-        !inbox_check(&r->u->group, f.uid, bytes, m->msg_len, &a)) {
-        counters->inbox_refused++;
-        r->datagrams++;
-        return;
-    }
-    count_arrival(r, &a, bytes + sizeof(a));
-    counters->handed_over += datagrams_of(&a);
-    take_all(r, &a, bytes + sizeof(a), true);
+    if (m->msg_hdr.msg_flags & MSG_TRUNC)
+        believed = false;
+    do {
+        size_t len = believed ? arrival_read(bytes, left, &a) : 0;
+
+        if (!len) {
+            r->u->link.counters.inbox_refused++;
+            r->datagrams++;
+            return;
+        }
+        count_arrival(r, &a, bytes + sizeof(a));
+        r->u->link.counters.handed_over += datagrams_of(&a);
+        take_all(r, &a, bytes + sizeof(a), true);
+        bytes += len;
+        left -= len;
+    } while (left > 0);
 }
 
-/* One message of a guest's host. What is not ours, it had no reason to pass on. */
-static void take_passed(struct reading *r, const struct mmsghdr *m)
+static bool is_believed(const struct reading *r, struct mmsghdr *m)
 {
-    struct link_counters *counters = &r->u->link.counters;
-    const uint8_t *bytes = m->msg_hdr.msg_iov->iov_base;
-    struct arrival a;
+    struct arrival ignored = {0};
+    struct facts f = {.uid = (unsigned)-1};
 
-    if (m->msg_hdr.msg_flags & MSG_TRUNC || !arrival_read(bytes, m->msg_len, &a)) {
-        counters->inbox_refused++;
-        r->datagrams++;
-        return;
-    }
-    count_arrival(r, &a, bytes + sizeof(a));
-    counters->handed_over += datagrams_of(&a);
-    take_all(r, &a, bytes + sizeof(a), true);
+    read_control(&m->msg_hdr, &ignored, &f);
+    return inbox_believes(&r->u->group, f.uid);
 }
 
 /* Sources. */
@@ -488,11 +463,13 @@ static void read_source(struct reading *r, uint32_t source)
         got = call_kernel(u, source, RECEIVE_AT_ONCE);
         for (int i = 0; i < got; i++) {
             if (source == SOURCE_INBOX)
-                take_handed(r, &u->header[i]);
+                take_handed(r, &u->header[i], is_believed(r, &u->header[i]));
             else
                 take_message(r, source, &u->header[i]);
         }
         u->link.counters.rcv_calls += got > 0;
+        if (u->parcels.added)
+            udp_parcels_send(u);
     } while (got == RECEIVE_AT_ONCE && r->datagrams < r->budget);
     if (got == RECEIVE_AT_ONCE && source <= SOURCE_SLOT_IPV6)
         r->unread = true;
@@ -507,7 +484,7 @@ static void read_host(struct reading *r)
     do {
         got = call_kernel(u, SOURCE_HOST, RECEIVE_AT_ONCE);
         for (int i = 0; i < got && u->header[i].msg_len > 0; i++)
-            take_passed(r, &u->header[i]);
+            take_handed(r, &u->header[i], true);
         if ((got > 0 && u->header[got - 1].msg_len == 0) || (got < 0 && got != -EAGAIN)) {
             udp_guest_lost(u);
             return;
@@ -587,6 +564,7 @@ uint32_t udp_receive(struct link *link, uint32_t budget, link_receive_fn fn, voi
         atomic_load_explicit(&u->group.shared->slots[u->slot].charged, memory_order_acquire);
     bool looked = false;
 
+    udp_parcels_retry(u);
     if (u->source[u->favourite].fd >= 0)
         serve_source(&r, u->favourite);
     if (r.datagrams == 0 || ++u->busy_calls % LOOK_CALLS == 0)

@@ -214,7 +214,7 @@ static void live(struct body *b)
         };
         struct command c;
 
-        poll(p, 2, -1);
+        poll(p, 2, link_deadline(b->link) != UINT64_MAX ? 1 : -1);
         if (p[0].revents & POLLIN && recv(b->control, &c, sizeof(c), 0) == sizeof(c))
             obey(b, &c);
         else if (p[0].revents)

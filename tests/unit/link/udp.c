@@ -21,6 +21,7 @@
 #include "base/bytes.h"
 #include "link/inbox.h"
 #include "link/limits.h"
+#include "link/udp_private.h"
 #include "member.h"
 #include "wire/icrc.h"
 #include "wire/packet.h"
@@ -567,37 +568,140 @@ static void batches_are_said_to_arrive_whole_only_where_they_do(void **state)
     assert_false(member_delivers_whole(&member[0], &remote, SLOT_MULTICAST));
 }
 
-/* Messages that no process of ours sent: another user's, and malformed ones. */
+/* A message of another user, and malformed ones of our own; then a good one with two datagrams,
+ * whose ICRCs are wrong. */
 static void an_inbox_believes_only_its_own_user(void **state)
 {
     struct sockaddr_un to = {.sun_family = AF_UNIX};
-    uint8_t junk[200] = {0};
+    const socklen_t to_len = offsetof(struct sockaddr_un, sun_path) + 6;
+    const struct arrival good = {.len = 20};
+    const struct arrival too_long = {.len = 21};
+    const struct arrival empty = {.len = 0};
+    uint8_t message[2 * (sizeof(good) + 20)] = {0};
+    struct link_counters c;
+    int fd = socket(AF_UNIX, SOCK_DGRAM, 0);
     int status;
     pid_t pid;
 
     (void)state;
     start(1, &plain);
     memcpy(to.sun_path + 1, &member[0].inbox, 5);
+#define THROW(len) assert_true(sendto(fd, message, (len), 0, (struct sockaddr *)&to, to_len) >= 0)
+    THROW(0);
+    THROW(sizeof(good) - 1);
+    memcpy(message, &empty, sizeof(empty));
+    THROW(sizeof(good));
+    memcpy(message, &good, sizeof(good));
+    memcpy(message + sizeof(good) + 20, &too_long, sizeof(too_long));
+    THROW(sizeof(message)); /* the first of the two is good */
+    memcpy(message + sizeof(good) + 20, &good, sizeof(good));
     pid = fork();
     if (pid == 0) {
-        int fd = socket(AF_UNIX, SOCK_DGRAM, 0);
-        socklen_t len = offsetof(struct sockaddr_un, sun_path) + 6;
-
-        for (size_t n = 0; n < 4; n++) {
-            if (n == 3 && setresuid(FOREIGN_UID, FOREIGN_UID, FOREIGN_UID))
-                break;
-            if (sendto(fd, junk, n * sizeof(struct arrival), 0, (struct sockaddr *)&to, len) < 0)
-                _exit(1);
-        }
+        if (setresuid(FOREIGN_UID, FOREIGN_UID, FOREIGN_UID) == 0)
+            THROW(sizeof(message));
         _exit(0);
     }
     assert_int_equal(waitpid(pid, &status, 0), pid);
     assert_int_equal(status, 0);
-    for (uint32_t i = 0; i < 1000 && member_counters(&member[0]).inbox_refused < 3; i++)
+    THROW(sizeof(message));
+#undef THROW
+    close(fd);
+    do {
         usleep(1000);
-    assert_in_range(member_counters(&member[0]).inbox_refused, 2, 4);
-    assert_int_equal(member_counters(&member[0]).handed_over, 1);
+        c = member_counters(&member[0]);
+    } while (c.icrc_error < 3);
+    assert_int_equal(c.inbox_refused, geteuid() == 0 ? 5 : 4);
+    assert_int_equal(c.handed_over, 3);
     assert_int_equal(member[0].seen_count, 0);
+}
+
+/* A process that gets no core for a while: what reached another for it waits there. */
+
+/* A socket whose datagrams to member 1 reach member 0: without the program the kernel chooses by
+ * port. */
+static int socket_that_misses(uint16_t *port)
+{
+    uint8_t bytes[64];
+
+    for (;;) {
+        int fd = plain_socket(AF_INET, port);
+        uint32_t before = member[1].seen_count;
+
+        fill_datagram(bytes, sizeof(bytes), member[1].slot, 0);
+        write_icrc(bytes, sizeof(bytes), *port, 0);
+        throw(fd, bytes, sizeof(bytes));
+        member_await(&member[1], before + 1);
+        if (member_counters(&member[1]).handed_over > 0)
+            return fd;
+        close(fd);
+    }
+}
+
+/* Sends datagrams numbered from first on, and waits until member 0 has read them. */
+static void throw_many(int fd, uint16_t port, uint32_t first, uint32_t count)
+{
+    uint8_t bytes[1040];
+    uint64_t read = member_counters(&member[0]).rcv_datagrams;
+
+    for (uint32_t i = 0; i < count; i++) {
+        fill_datagram(bytes, sizeof(bytes), member[1].slot, (uint8_t)(first + i));
+        write_icrc(bytes, sizeof(bytes), port, 0);
+        throw(fd, bytes, sizeof(bytes));
+        if (i % 32 == 31 || i + 1 == count)
+            while (member_counters(&member[0]).rcv_datagrams < read + i + 1)
+                usleep(100);
+    }
+}
+
+static void what_is_handed_over_waits_for_a_process_that_sleeps(void **state)
+{
+    static const struct udp_config bare = {.no_gso = true, .no_gro = true, .no_bpf = true};
+    uint32_t before;
+    uint16_t port;
+    int fd;
+
+    (void)state;
+    start(2, &bare);
+    fd = socket_that_misses(&port);
+    before = member[1].seen_count;
+    member_sleep(&member[1]);
+    throw_many(fd, port, 0, 200);
+    member_wake(&member[1]);
+    member_await(&member[1], before + 200);
+    for (uint32_t i = 0; i < 200; i++)
+        assert_int_equal(member[1].seen[before + i].mark, i);
+    assert_int_equal(member_counters(&member[0]).hand_over_full, 0);
+    close(fd);
+}
+
+static void what_waits_to_be_handed_over_is_bounded_and_the_newest_is_kept(void **state)
+{
+    static const struct udp_config bare = {.no_gso = true, .no_gro = true, .no_bpf = true};
+    const uint32_t most = PARCELS_MAX * RECEIVE_STRIDE / 1040;
+    uint32_t count = 3 * most;
+    uint64_t lost;
+    uint16_t port;
+    int fd;
+
+    (void)state;
+    start(2, &bare);
+    fd = socket_that_misses(&port);
+    member[1].seen_count = 0;
+    member_sleep(&member[1]);
+    throw_many(fd, port, 0, count);
+    lost = member_counters(&member[0]).hand_over_full;
+    assert_in_range(lost, 1, count - 1);
+    member_wake(&member[1]);
+    member_await(&member[1], 1);
+    throw_many(fd, port, count, 1); /* and on it goes */
+    for (uint32_t i = 0; i < 10000 && member[1].seen[member[1].seen_count - 1].mark != count % 256;
+         i++) {
+        usleep(1000);
+        member_counters(&member[1]);
+    }
+    assert_int_equal(member[1].seen[member[1].seen_count - 1].mark, count % 256);
+    assert_in_range(member_counters(&member[0]).hand_over_full, lost, count);
+    close(fd);
 }
 
 int main(void)
@@ -622,6 +726,9 @@ int main(void)
         cmocka_unit_test_teardown(a_buffer_is_known_where_room_is, end_members),
         cmocka_unit_test_teardown(batches_are_said_to_arrive_whole_only_where_they_do, end_members),
         cmocka_unit_test_teardown(an_inbox_believes_only_its_own_user, end_members),
+        cmocka_unit_test_teardown(what_is_handed_over_waits_for_a_process_that_sleeps, end_members),
+        cmocka_unit_test_teardown(what_waits_to_be_handed_over_is_bounded_and_the_newest_is_kept,
+                                  end_members),
     };
 
     namespace_make();
