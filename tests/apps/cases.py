@@ -329,9 +329,22 @@ FAULTS = [
             ("ib_read_bw", "-n 100", "ipv4"), ("ib_atomic_bw", "-A CMP_AND_SWAP -n 200", "ipv4")),
 ]
 
+# Kernels that lack a feature, and one that lacks all three.
+LACKING = [(("UROCE_GSO", "off"),), (("UROCE_GRO", "off"),), (("UROCE_BPF", "off"),)]
+LACKING.append(tuple(env for (env,) in LACKING))
+FALLBACKS = [
+    dataclasses.replace(case, env=env)
+    for env in LACKING
+    for case in (
+        *pingpongs("ibv_rc_pingpong", "-c -n 200"), *pingpongs("ibv_srq_pingpong", "-c -n 200 -q 4"),
+        *perftests("ib_send_bw", "-s 10001 -n 200"), *perftests("ib_write_bw", "-b -q 4 -n 50"),
+        *perftests("ib_read_bw", "-s 65536 -n 50"), *perftests("ib_send_lat", "-s 2 -e"))
+]
+
 # group: (place, cases) in the order in which they run
 GROUPS = {
     "faults": [("lo", FAULTS)],
+    "fallbacks": [("lo", FALLBACKS), ("pair1500", FALLBACKS[-len(FALLBACKS) // len(LACKING):])],
     "tools": [("lo", TOOLS), ("interface", TOOLS)],
     "pingpong-one-address": [("lo", PINGPONG), ("interface", PINGPONG)],
     "pingpong-two-namespaces": [("pair", PINGPONG), ("pair1500", PINGPONG_NARROW)],
