@@ -17,7 +17,7 @@
 
 #include "link/limits.h"
 
-#define SHARED_VERSION 4u /* of everything that processes of a group exchange */
+#define SHARED_VERSION 5u /* of everything that processes of a group exchange */
 
 /* Room in a receiver's socket, in bytes of kernel memory: budget - (charged - consumed). */
 struct shared_slot {
