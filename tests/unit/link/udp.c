@@ -678,7 +678,7 @@ static void what_waits_to_be_handed_over_is_bounded_and_the_newest_is_kept(void 
 {
     static const struct udp_config bare = {.no_gso = true, .no_gro = true, .no_bpf = true};
     const uint32_t most = PARCELS_MAX * RECEIVE_STRIDE / 1040;
-    uint32_t count = 3 * most;
+    uint32_t count = most + most / 2;
     uint64_t lost;
     uint16_t port;
     int fd;
