@@ -65,7 +65,8 @@ bool connections_take(struct node *n, const struct datagram *d)
     uint64_t service_id;
     uint8_t slot = 0;
 
-    if (d->len < BTH_LEN || load_be24(d->bytes + DEST_QPN_OFFSET) != GSI_QPN)
+    if (d->len < BTH_LEN || load_be24(d->bytes + DEST_QPN_OFFSET) != GSI_QPN ||
+        gid_is_multicast(&d->dst))
         return false;
     if (!cm_slot_of(d, &slot, &service_id) && service_id != 0)
         slot = link_listener(n->link, service_id, &d->dst);

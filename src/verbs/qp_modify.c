@@ -88,6 +88,32 @@ static void keep_address(struct qp_handle *h, const struct ibv_ah_attr *attr)
     } while (l != &h->sharers);
 }
 
+/* Of transitions, as Linux has it, those that end in RTS; and packets must be able to leave. */
+static bool rate_fits(const struct qp_handle *h, const struct ibv_qp_attr *attr, uint32_t mask)
+{
+    enum ibv_qp_state to = (enum ibv_qp_state)qp_state(h->qp);
+
+    if ((mask & IBV_QP_STATE) != 0)
+        to = attr->qp_state;
+    return to == IBV_QPS_RTS && h->ibv.qp_base.qp_type != IBV_QPT_XRC_RECV &&
+           attr->rate_limit <= RATE_KBPS_MAX;
+}
+
+/* All of it or nothing. The node's lock is held. 0 or an errno. */
+static int modify(struct qp_handle *h, const struct ibv_qp_attr *attr, const struct qp_attr *wanted,
+                  uint32_t mask, const char **why)
+{
+    bool rate = (mask & IBV_QP_RATE_LIMIT) != 0;
+    int error;
+
+    if (rate && !rate_fits(h, attr, mask)) {
+        *why = "a rate limit goes with RTS, and is not more than the device says";
+        return EINVAL;
+    }
+    error = -qp_modify(h->qp, wanted, mask & ATTR_MASK_ALL, why);
+    return error == 0 && rate ? -qp_set_rate(h->qp, attr->rate_limit, 0) : error;
+}
+
 EXPORT int ibv_modify_qp(struct ibv_qp *qp, struct ibv_qp_attr *attr, int attr_mask)
 {
     struct qp_handle *h = qp_of(qp);
@@ -98,13 +124,13 @@ EXPORT int ibv_modify_qp(struct ibv_qp *qp, struct ibv_qp_attr *attr, int attr_m
 
     if (!context_alive(h->context))
         return EIO;
-    if ((mask & ~ATTR_MASK_ALL) != 0)
-        return (mask & IBV_QP_RATE_LIMIT) != 0 ? EOPNOTSUPP : EINVAL;
+    if ((mask & ~(ATTR_MASK_ALL | IBV_QP_RATE_LIMIT)) != 0)
+        return EINVAL;
     error = translate(h, attr, mask, &wanted);
     if (error != 0)
         goto refused;
     node_enter(h->context->node);
-    error = -qp_modify(h->qp, &wanted, mask, &why);
+    error = modify(h, attr, &wanted, mask, &why);
     qp->state = (enum ibv_qp_state)qp_state(h->qp);
     if (error == 0 && qp->state == IBV_QPS_RESET)
         keep_address(h, &(struct ibv_ah_attr){0});

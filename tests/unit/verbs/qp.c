@@ -333,7 +333,6 @@ static void attributes_that_do_not_exist_are_refused(void **state)
     (void)state;
     pair_open(&p);
     pair_create_qps(&p, IBV_QPT_RC, 0);
-    assert_int_equal(ibv_modify_qp(p.qp[0], &attr, IBV_QP_STATE | IBV_QP_RATE_LIMIT), EOPNOTSUPP);
     assert_int_equal(ibv_modify_qp(p.qp[0], &attr, IBV_QP_STATE | 1 << 22), EINVAL);
     attr.qp_state = (enum ibv_qp_state)99;
     assert_int_equal(ibv_modify_qp(p.qp[0], &attr, IBV_QP_STATE), EINVAL);
@@ -369,6 +368,61 @@ static void a_rate_limit_is_kept_and_lifted(void **state)
     assert_int_equal(ibv_modify_qp_rate_limit(p.qp[0], &limit), 0);
     post_request(&p, &wr);
     expect_success(p.send_cq);
+    pair_close(&p);
+}
+
+static uint32_t rate_of(struct ibv_qp *qp)
+{
+    struct ibv_qp_init_attr init;
+    struct ibv_qp_attr attr;
+
+    assert_int_equal(ibv_query_qp(qp, &attr, IBV_QP_RATE_LIMIT, &init), 0);
+    return attr.rate_limit;
+}
+
+/* ibv_modify_qp(3): an attribute like others, where the queue pair can send. */
+static void rate_limit_is_an_attribute_of_rts(void **state)
+{
+    struct ibv_qp_attr rts = {.qp_state = IBV_QPS_RTS,
+                              .timeout = 14,
+                              .retry_cnt = 7,
+                              .rnr_retry = 7,
+                              .max_rd_atomic = 4,
+                              .rate_limit = 5000};
+    const int to_rts_mask = IBV_QP_STATE | IBV_QP_SQ_PSN | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT |
+                            IBV_QP_RNR_RETRY | IBV_QP_MAX_QP_RD_ATOMIC;
+    struct ibv_device_attr_ex device;
+    struct ibv_qp_attr attr = {.qp_state = IBV_QPS_INIT, .port_num = 1, .rate_limit = 5000};
+    struct pair p;
+
+    (void)state;
+    pair_open(&p);
+    pair_create_qps(&p, IBV_QPT_RC, 0);
+    assert_int_equal(ibv_query_device_ex(p.context, NULL, &device), 0);
+    assert_int_equal(ibv_modify_qp(p.qp[0], &attr,
+                                   IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT |
+                                       IBV_QP_ACCESS_FLAGS | IBV_QP_RATE_LIMIT),
+                     EINVAL);
+    assert_int_equal(p.qp[0]->state, IBV_QPS_RESET);
+    to_init(p.qp[0]);
+    to_rtr(&p, p.qp[0], p.qp[1]->qp_num);
+    assert_int_equal(ibv_modify_qp(p.qp[0], &attr, IBV_QP_RATE_LIMIT), EINVAL);
+    rts.rate_limit = device.packet_pacing_caps.qp_rate_limit_max + 1;
+    assert_int_equal(ibv_modify_qp(p.qp[0], &rts, to_rts_mask | IBV_QP_RATE_LIMIT), EINVAL);
+    assert_int_equal(p.qp[0]->state, IBV_QPS_RTR);
+    rts.rate_limit = 5000;
+    assert_int_equal(ibv_modify_qp(p.qp[0], &rts, to_rts_mask | IBV_QP_RATE_LIMIT), 0);
+    assert_int_equal(rate_of(p.qp[0]), 5000);
+    attr.rate_limit = 7000;
+    assert_int_equal(ibv_modify_qp(p.qp[0], &attr, IBV_QP_RATE_LIMIT), 0);
+    assert_int_equal(rate_of(p.qp[0]), 7000);
+    /* What is refused as a whole leaves the rate, too. */
+    attr.rate_limit = 9000;
+    assert_int_equal(ibv_modify_qp(p.qp[0], &attr, IBV_QP_RATE_LIMIT | IBV_QP_PORT), EINVAL);
+    assert_int_equal(rate_of(p.qp[0]), 7000);
+    attr.rate_limit = 0;
+    assert_int_equal(ibv_modify_qp(p.qp[0], &attr, IBV_QP_RATE_LIMIT), 0);
+    assert_int_equal(rate_of(p.qp[0]), 0);
     pair_close(&p);
 }
 
@@ -505,6 +559,7 @@ int main(void)
         cmocka_unit_test(addresses_that_cannot_be_used_are_refused),
         cmocka_unit_test(attributes_that_do_not_exist_are_refused),
         cmocka_unit_test(a_rate_limit_is_kept_and_lifted),
+        cmocka_unit_test(rate_limit_is_an_attribute_of_rts),
         cmocka_unit_test(rate_limits_that_cannot_be_are_refused),
         cmocka_unit_test(sqd_tells_when_it_is_drained_and_goes_on),
         cmocka_unit_test(a_send_queue_in_error_comes_back),
