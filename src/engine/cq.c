@@ -63,6 +63,12 @@ free_cq:
     return -ENOMEM;
 }
 
+static void free_ring(struct cq *cq)
+{
+    if (!cq->borrowed)
+        free(cq->ring);
+}
+
 int cq_free(struct cq *cq)
 {
     if (cq->use_count > 0)
@@ -71,9 +77,31 @@ int cq_free(struct cq *cq)
     cq->engine->cq_count--;
     list_remove(&cq->moderated_link);
     event_forget(&cq->events);
-    free(cq->ring);
+    free_ring(cq);
     free(cq);
     return 0;
+}
+
+size_t cq_ring_len(uint32_t capacity)
+{
+    return capacity * sizeof(struct completion);
+}
+
+/* What is queued, to the front of a ring of any capacity that holds it. */
+static void move_entries(struct cq *cq, struct completion *ring, bool borrowed)
+{
+    for (uint32_t i = 0; i < cq->queued; i++)
+        ring[i] = *entry_at(cq, i);
+    free_ring(cq);
+    cq->ring = ring;
+    cq->borrowed = borrowed;
+    cq->head = 0;
+}
+
+void cq_set_ring(struct cq *cq, void *ring)
+{
+    move_entries(cq, ring, true);
+    cq_check(cq);
 }
 
 int cq_resize(struct cq *cq, uint32_t capacity)
@@ -85,12 +113,8 @@ int cq_resize(struct cq *cq, uint32_t capacity)
     ring = calloc(capacity, sizeof(*ring));
     if (ring == NULL)
         return -ENOMEM;
-    for (uint32_t i = 0; i < cq->queued; i++)
-        ring[i] = *entry_at(cq, i);
-    free(cq->ring);
-    cq->ring = ring;
+    move_entries(cq, ring, false);
     cq->capacity = capacity;
-    cq->head = 0;
     cq_check(cq);
     return 0;
 }

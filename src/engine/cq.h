@@ -7,6 +7,7 @@
 #define UROCE_ENGINE_CQ_H
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 struct engine;
@@ -81,6 +82,13 @@ int cq_new(struct engine *e, uint32_t capacity, void *context, struct cq **out);
 
 /* Returns 0, or -EBUSY while a QP or SRQ uses it. Its events that were not taken are forgotten. */
 int cq_free(struct cq *cq);
+
+/*
+ * Puts the ring into memory of the caller: cq_ring_len of its capacity bytes, aligned as malloc's,
+ * borrowed till the CQ is freed or resized, which gives it a ring of its own.
+ */
+size_t cq_ring_len(uint32_t capacity);
+void cq_set_ring(struct cq *cq, void *ring);
 
 /* Keeps what is queued, in order. Returns 0; -EINVAL (also when more is queued than fits); -ENOMEM.
  */

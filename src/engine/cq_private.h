@@ -25,6 +25,7 @@ struct cq {
     uint64_t moderation_ns;
     /* set by resize */
     struct completion *ring;
+    bool borrowed; /* the ring: the caller's memory */
     uint32_t capacity;
     /* moves with completions */
     uint32_t head; /* slot of the oldest entry */

@@ -286,6 +286,20 @@ void qp_reset(struct qp *qp)
     qp->rate_free_ns = 0;
 }
 
+size_t qp_rings_len(const struct qp *qp)
+{
+    return send_queue_len(&qp->requester.sq) + recv_queue_len(&qp->responder.rq);
+}
+
+void qp_set_rings(struct qp *qp, void *rings)
+{
+    size_t send_len = send_queue_len(&qp->requester.sq);
+
+    assert(qp->requester.sq.head == qp->requester.sq.tail);
+    send_queue_move(&qp->requester.sq, rings);
+    recv_queue_move(&qp->responder.rq, (uint8_t *)rings + send_len);
+}
+
 int qp_free(struct qp *qp)
 {
     struct engine *e = qp->engine;

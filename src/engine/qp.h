@@ -8,6 +8,7 @@
 #define UROCE_ENGINE_QP_H
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 #include "engine/srq.h"
@@ -112,6 +113,13 @@ struct qp_init {
  * that do not go together; -ENOMEM.
  */
 int qp_new(struct engine *e, struct qp_init *init, struct qp **out);
+
+/*
+ * Puts both queues, which must be empty, into memory of the caller: qp_rings_len bytes (0: the QP
+ * has none), zeroed and aligned as malloc's, borrowed till the QP is freed.
+ */
+size_t qp_rings_len(const struct qp *qp);
+void qp_set_rings(struct qp *qp, void *rings);
 
 /*
  * Forgets the QP, its work and its completions that were not polled. Returns 0, or -EBUSY while it

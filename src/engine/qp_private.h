@@ -65,6 +65,7 @@ struct send_wqe {
 struct send_queue {
     struct send_wqe *wqes;
     uint8_t *data; /* per slot: sge_max SGEs, or inline_max bytes */
+    bool borrowed; /* wqes and data: the caller's memory */
     uint32_t data_stride;
     uint32_t slot_mask; /* slots are a power of two, so that they divide the counters' range */
     uint32_t wr_max;    /* requests that may be queued */
@@ -297,6 +298,9 @@ static inline uint8_t *send_queue_data(const struct send_queue *sq, uint32_t cou
 
 int send_queue_init(struct send_queue *sq, const struct qp_cap *cap); /* -ENOMEM */
 void send_queue_fini(struct send_queue *sq);
+/* As qp_rings_len, qp_set_rings, for this half. */
+size_t send_queue_len(const struct send_queue *sq);
+void send_queue_move(struct send_queue *sq, uint8_t *to);
 
 /* --- timer.c --- */
 

@@ -47,10 +47,34 @@ int send_queue_init(struct send_queue *sq, const struct qp_cap *cap)
     return 0;
 }
 
+static size_t slots_of(const struct send_queue *sq)
+{
+    return sq->wqes != NULL ? (size_t)sq->slot_mask + 1 : 0;
+}
+
+size_t send_queue_len(const struct send_queue *sq)
+{
+    return slots_of(sq) * (sizeof(*sq->wqes) + sq->data_stride);
+}
+
+void send_queue_move(struct send_queue *sq, uint8_t *to)
+{
+    size_t slots = slots_of(sq);
+
+    if (slots == 0)
+        return;
+    send_queue_fini(sq);
+    sq->wqes = (struct send_wqe *)(void *)to;
+    sq->data = to + slots * sizeof(*sq->wqes);
+    sq->borrowed = true;
+}
+
 void send_queue_fini(struct send_queue *sq)
 {
-    free(sq->wqes);
-    free(sq->data);
+    if (!sq->borrowed) {
+        free(sq->wqes);
+        free(sq->data);
+    }
     sq->wqes = NULL;
     sq->data = NULL;
 }

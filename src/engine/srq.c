@@ -20,6 +20,7 @@
 
 struct recv_slab {
     struct recv_slab *next;
+    bool borrowed; /* the caller's memory */
     _Alignas(struct recv_wqe) uint8_t slots[];
 };
 
@@ -48,13 +49,15 @@ void recv_queue_check(const struct recv_queue *q)
     assert(q->wr_max <= q->slot_count);
 }
 
-static int add_slots(struct recv_queue *q, uint32_t count)
+static size_t slab_len(const struct recv_queue *q, uint32_t count)
+{
+    return sizeof(struct recv_slab) + count * recv_wqe_stride(q->sge_max);
+}
+
+static void add_slab(struct recv_queue *q, struct recv_slab *slab, uint32_t count)
 {
     size_t stride = recv_wqe_stride(q->sge_max);
-    struct recv_slab *slab = calloc(1, sizeof(*slab) + count * stride);
 
-    if (slab == NULL)
-        return -ENOMEM;
     slab->next = q->slabs;
     q->slabs = slab;
     q->slot_count += count;
@@ -63,6 +66,15 @@ static int add_slots(struct recv_queue *q, uint32_t count)
 
         list_push_tail(&q->free, &wqe->link);
     }
+}
+
+static int add_slots(struct recv_queue *q, uint32_t count)
+{
+    struct recv_slab *slab = calloc(1, slab_len(q, count));
+
+    if (slab == NULL)
+        return -ENOMEM;
+    add_slab(q, slab, count);
     return 0;
 }
 
@@ -80,8 +92,30 @@ void recv_queue_fini(struct recv_queue *q)
         struct recv_slab *slab = q->slabs;
 
         q->slabs = slab->next;
-        free(slab);
+        if (!slab->borrowed)
+            free(slab);
     }
+}
+
+size_t recv_queue_len(const struct recv_queue *q)
+{
+    return q->slot_count > 0 ? slab_len(q, q->slot_count) : 0;
+}
+
+void recv_queue_move(struct recv_queue *q, uint8_t *to)
+{
+    struct recv_slab *slab = (struct recv_slab *)(void *)to;
+    uint32_t count = q->slot_count;
+
+    assert(q->posted_count == 0);
+    assert(q->held_count == 0);
+    if (count == 0)
+        return;
+    recv_queue_fini(q);
+    list_init(&q->free);
+    q->slot_count = 0;
+    slab->borrowed = true;
+    add_slab(q, slab, count);
 }
 
 int recv_queue_resize(struct recv_queue *q, uint32_t wr_max)
@@ -250,6 +284,16 @@ void srq_query(const struct srq *srq, struct srq_attr *out)
         .xrcd = srq->xrcd,
         .cq = srq->cq,
     };
+}
+
+size_t srq_ring_len(const struct srq *srq)
+{
+    return recv_queue_len(&srq->queue);
+}
+
+void srq_set_ring(struct srq *srq, void *ring)
+{
+    recv_queue_move(&srq->queue, ring);
 }
 
 uint32_t srq_number(const struct srq *srq)

@@ -8,6 +8,7 @@
 #ifndef UROCE_ENGINE_SRQ_H
 #define UROCE_ENGINE_SRQ_H
 
+#include <stddef.h>
 #include <stdint.h>
 
 struct cq;
@@ -47,6 +48,13 @@ int srq_new(struct pd *pd, struct srq_attr *attr, void *context, struct srq **ou
  * refused from then on.
  */
 int srq_free(struct srq *srq);
+
+/*
+ * Puts the queue, which must be empty, into memory of the caller: srq_ring_len bytes, zeroed and
+ * aligned as malloc's, borrowed till the SRQ is freed. What it grows by later is its own.
+ */
+size_t srq_ring_len(const struct srq *srq);
+void srq_set_ring(struct srq *srq, void *ring);
 
 /* XRC: the number by which requests name it; 0 for all others. */
 uint32_t srq_number(const struct srq *srq);

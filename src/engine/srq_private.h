@@ -45,6 +45,10 @@ struct recv_queue {
 int recv_queue_init(struct recv_queue *q, uint32_t wr_max, uint32_t sge_max); /* -ENOMEM */
 void recv_queue_fini(struct recv_queue *q);
 
+/* As srq_ring_len, srq_set_ring. */
+size_t recv_queue_len(const struct recv_queue *q);
+void recv_queue_move(struct recv_queue *q, uint8_t *to);
+
 /* Changes wr_max. Returns 0; -EINVAL below what it has; -ENOMEM. */
 int recv_queue_resize(struct recv_queue *q, uint32_t wr_max);
 

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 
 #include "verbs/channel.h"
+#include "engine/limits.h"
 #include "verbs/context.h"
 #include "verbs/export.h"
 #include "verbs/pd.h"
@@ -62,6 +63,8 @@ static void fill(struct cq_handle *h, struct context_handle *c,
 {
     h->context = c;
     h->channel = attr->channel != NULL ? channel_of(attr->channel) : NULL;
+    if ((attr->comp_mask & IBV_CQ_INIT_ATTR_MASK_PD) != 0)
+        h->domain = pd_of(attr->parent_domain);
     h->single_threaded = has_flag(attr, IBV_CREATE_CQ_ATTR_SINGLE_THREADED);
     h->ibv.context = &c->verbs.context;
     h->ibv.channel = attr->channel;
@@ -82,6 +85,45 @@ static void free_handle(struct cq_handle *h)
     free(h);
 }
 
+/* Puts the ring where the application wants it. 0 or an errno. */
+static int place_ring(struct cq_handle *h)
+{
+    size_t len = cq_ring_len(cq_capacity(h->cq));
+    int error = rings_alloc(&h->rings, h->domain, len, RINGS_CQ);
+
+    node_lock(h->context->node);
+    if (error != 0)
+        cq_free(h->cq);
+    else if (h->rings.bytes != NULL)
+        cq_set_ring(h->cq, h->rings.bytes);
+    node_unlock(h->context->node);
+    return error;
+}
+
+/* Makes the engine's part. 0 or an errno. */
+static int create(struct cq_handle *h, const struct ibv_cq_init_attr_ex *attr)
+{
+    struct context_handle *c = h->context;
+    int error;
+
+    node_lock(c->node);
+    error = -cq_new(node_engine(c->node), attr->cqe, h, &h->cq);
+    node_unlock(c->node);
+    if (error == 0)
+        error = place_ring(h);
+    if (error != 0)
+        return error;
+    node_lock(c->node);
+    h->ibv.cqe = (int)cq_capacity(h->cq);
+    if (has_flag(attr, IBV_CREATE_CQ_ATTR_IGNORE_OVERRUN))
+        cq_ignore_overrun(h->cq);
+    context_get(c);
+    if (h->channel != NULL)
+        h->channel->ibv.refcnt++;
+    node_unlock(c->node);
+    return 0;
+}
+
 struct ibv_cq_ex *cq_handle_new_ex(struct ibv_context *context, struct ibv_cq_init_attr_ex *attr)
 {
     struct context_handle *c = context_of(context);
@@ -95,17 +137,7 @@ struct ibv_cq_ex *cq_handle_new_ex(struct ibv_context *context, struct ibv_cq_in
     if (h == NULL)
         goto fail;
     fill(h, c, attr);
-    node_lock(c->node);
-    error = -cq_new(node_engine(c->node), attr->cqe, h, &h->cq);
-    if (error == 0) {
-        h->ibv.cqe = (int)cq_capacity(h->cq);
-        if (has_flag(attr, IBV_CREATE_CQ_ATTR_IGNORE_OVERRUN))
-            cq_ignore_overrun(h->cq);
-        context_get(c);
-        if (h->channel != NULL)
-            h->channel->ibv.refcnt++;
-    }
-    node_unlock(c->node);
+    error = create(h, attr);
     if (error == 0)
         return &h->ibv;
     free_handle(h);
@@ -133,15 +165,30 @@ EXPORT struct ibv_cq *ibv_create_cq(struct ibv_context *context, int cqe, void *
 EXPORT int ibv_resize_cq(struct ibv_cq *cq, int cqe)
 {
     struct cq_handle *h = cq_of(cq);
+    uint32_t capacity = cqe > 0 ? (uint32_t)cqe : 0;
+    struct rings rings, unused;
     int error;
 
     if (!context_alive(h->context))
         return EIO;
+    if (capacity > CQ_CAPACITY_MAX)
+        return EINVAL;
+    error = rings_alloc(&rings, h->domain, cq_ring_len(capacity), RINGS_CQ);
+    if (error != 0)
+        return error;
+    unused = rings;
     node_lock(h->context->node);
-    error = cq_resize(h->cq, cqe > 0 ? (uint32_t)cqe : 0);
+    error = -cq_resize(h->cq, capacity);
+    if (error == 0) {
+        unused = h->rings;
+        h->rings = rings;
+        if (rings.bytes != NULL)
+            cq_set_ring(h->cq, rings.bytes);
+    }
     cq->cqe = (int)cq_capacity(h->cq);
     node_unlock(h->context->node);
-    return -error;
+    rings_free(&unused);
+    return error;
 }
 
 int cq_handle_modify(struct ibv_cq *cq, struct ibv_modify_cq_attr *attr)
@@ -180,6 +227,7 @@ EXPORT int ibv_destroy_cq(struct ibv_cq *cq)
         return -error;
     ack_wait(&cq->mutex, &cq->cond, &cq->comp_events_completed, h->comp_reported);
     ack_wait(&cq->mutex, &cq->cond, &cq->async_events_completed, h->async.reported);
+    rings_free(&h->rings);
     free_handle(h);
     context_put(c);
     return 0;

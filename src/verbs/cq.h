@@ -15,6 +15,7 @@
 #include "base/list.h"
 #include "engine/cq.h"
 #include "verbs/event.h"
+#include "verbs/rings.h"
 
 struct channel_handle;
 struct context_handle;
@@ -25,6 +26,8 @@ struct cq_handle {
     struct context_handle *context;
     struct channel_handle *channel; /* or NULL */
     struct cq *cq;
+    struct pd_handle *domain; /* parent domain that it was made with, or NULL */
+    struct rings rings;       /* out of the application's allocators */
     /* under the node's lock */
     struct list comp_link;  /* on channel.ready while comp_pending is not 0 */
     uint32_t comp_pending;  /* completion events not fetched yet */

@@ -231,6 +231,12 @@ static void fill_parent(struct pd_handle *h, const struct ibv_parent_domain_init
     h->pd = h->domain->pd;
     if (attr->td != NULL)
         h->td = (struct td_handle *)((char *)attr->td - offsetof(struct td_handle, ibv));
+    if ((attr->comp_mask & IBV_PARENT_DOMAIN_INIT_ATTR_PD_CONTEXT) != 0)
+        h->pd_context = attr->pd_context;
+    if ((attr->comp_mask & IBV_PARENT_DOMAIN_INIT_ATTR_ALLOCATORS) != 0) {
+        h->alloc = attr->alloc;
+        h->free = attr->free;
+    }
 }
 
 struct ibv_pd *pd_handle_new_parent(struct ibv_context *context,

@@ -2,8 +2,7 @@
 /*
  * Protection domains as applications hold them: a domain itself, the same one
  * imported into another context, and parent domains, which are a domain with a
- * thread domain beside it. Their allocators are accepted and not called: no
- * device reads the queues, so that nothing is gained by where they lie.
+ * thread domain and allocators beside it (rings.h).
  */
 #ifndef UROCE_VERBS_PD_H
 #define UROCE_VERBS_PD_H
@@ -25,8 +24,12 @@ struct pd_handle {
     /* a parent domain */
     struct pd_handle *domain; /* what it extends; NULL: it is none */
     struct td_handle *td;     /* or NULL */
+    void *(*alloc)(struct ibv_pd *pd, void *pd_context, size_t size, size_t alignment,
+                   uint64_t resource_type); /* or NULL, and free too */
+    void (*free)(struct ibv_pd *pd, void *pd_context, void *ptr, uint64_t resource_type);
+    void *pd_context;
     /* under the node's lock */
-    uint32_t use_count; /* parent domains upon it */
+    uint32_t use_count; /* parent domains upon it, and rings out of its allocators */
 };
 
 static inline struct pd_handle *pd_of(struct ibv_pd *ibv)

@@ -157,6 +157,20 @@ static struct ibv_qp_cap cap_to_ibv(const struct qp_cap *cap)
     };
 }
 
+/* Puts the queues where the application wants them; else ends the QP. 0 or an errno. */
+static int place_rings(struct qp_handle *h, struct pd_handle *pd)
+{
+    int error = rings_alloc(&h->rings, pd, qp_rings_len(h->qp), RINGS_QP);
+
+    node_lock(h->context->node);
+    if (error == 0 && h->rings.bytes != NULL)
+        qp_set_rings(h->qp, h->rings.bytes);
+    if (error != 0)
+        node_qp_free(h->context->node, h->qp);
+    node_unlock(h->context->node);
+    return error;
+}
+
 /* Makes the engine's part. 0 or an errno. */
 static int create(struct qp_handle *h, const struct origin *o, struct ibv_qp_init_attr *attr)
 {
@@ -169,6 +183,8 @@ static int create(struct qp_handle *h, const struct origin *o, struct ibv_qp_ini
     if (error == 0 && h->xrcd != NULL)
         h->xrcd->use_count++;
     node_unlock(node);
+    if (error == 0 && o->pd != NULL)
+        error = place_rings(h, o->pd);
     if (error != 0)
         return error;
     h->cap = init.cap;
@@ -358,6 +374,7 @@ EXPORT int ibv_destroy_qp(struct ibv_qp *qp)
     if (error != 0)
         return error;
     ack_wait(&qp->mutex, &qp->cond, &qp->events_completed, h->async.reported);
+    rings_free(&h->rings);
     free_handle(h);
     return 0;
 }

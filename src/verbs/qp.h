@@ -14,6 +14,7 @@
 
 #include "engine/qp.h"
 #include "verbs/event.h"
+#include "verbs/rings.h"
 
 struct context_handle;
 struct wr_builder;
@@ -29,6 +30,7 @@ struct qp_handle {
     uint32_t ifindex;           /* of the device: multicast groups are those of an interface */
     struct wr_builder *builder; /* NULL without send operations */
     struct xrcd_handle *xrcd;   /* XRC target, else NULL */
+    struct rings rings;         /* out of the application's allocators */
     /* set by modify */
     struct ibv_ah_attr ah_attr; /* as it was given: the engine keeps only the path */
     /* under the node's lock */

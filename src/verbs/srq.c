@@ -30,6 +30,22 @@ static void free_handle(struct srq_handle *h)
     free(h);
 }
 
+/* Puts the queue where the application wants it; else ends it. 0 or an errno. */
+static int place_ring(struct srq_handle *h, struct pd_handle *p)
+{
+    int error = rings_alloc(&h->rings, p, srq_ring_len(h->srq), RINGS_SRQ);
+
+    node_lock(p->context->node);
+    if (error == 0 && h->rings.bytes != NULL)
+        srq_set_ring(h->srq, h->rings.bytes);
+    if (error != 0)
+        srq_free(h->srq);
+    if (error != 0 && h->xrcd != NULL)
+        h->xrcd->use_count--;
+    node_unlock(p->context->node);
+    return error;
+}
+
 /* xrcd and cq: of XRC, else NULL. */
 static struct ibv_srq *new_srq(struct pd_handle *p, struct ibv_srq_init_attr *attr,
                                struct xrcd_handle *xrcd, struct cq *cq)
@@ -56,6 +72,8 @@ static struct ibv_srq *new_srq(struct pd_handle *p, struct ibv_srq_init_attr *at
         xrcd->use_count++;
     }
     node_unlock(node);
+    if (error == 0)
+        error = place_ring(h, p);
     if (error == 0) {
         attr->attr.max_wr = wanted.wr_max;
         attr->attr.max_sge = wanted.sge_max;
@@ -192,6 +210,7 @@ EXPORT int ibv_destroy_srq(struct ibv_srq *srq)
     if (error != 0)
         return error;
     ack_wait(&srq->mutex, &srq->cond, &srq->events_completed, h->async.reported);
+    rings_free(&h->rings);
     free_handle(h);
     return 0;
 }

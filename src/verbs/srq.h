@@ -8,6 +8,7 @@
 
 #include "engine/srq.h"
 #include "verbs/event.h"
+#include "verbs/rings.h"
 
 struct context_handle;
 struct xrcd_handle;
@@ -17,6 +18,7 @@ struct srq_handle {
     struct context_handle *context;
     struct srq *srq;
     struct xrcd_handle *xrcd; /* XRC, else NULL */
+    struct rings rings;       /* out of the application's allocators */
     struct async_source async;
 };
 
