@@ -76,8 +76,8 @@
 #define FINISH_DATAGRAMS 1024u /* handed on from each socket before the process ends */
 
 /*
- * Parcels for other processes, of 64 KiB each: together what four senders of this host let be on its
- * way to a process. One that finds no room is offered again so much later.
+ * Parcels for other processes, of 64 KiB each: together what four senders of this host let be on
+ * its way to a process. One that finds no room is offered again so much later.
  */
 #define PARCELS_MAX 32u
 #define PARCEL_RETRY_MIN_NS 100000u

@@ -18,6 +18,7 @@
 #include <unistd.h>
 
 #include "node/device.h"
+#include "node/device_files.h"
 
 static bool furnished;
 static struct device devices[DEVICE_COUNT_MAX];
@@ -190,6 +191,26 @@ static void gids_are_link_local_then_global_then_ipv4(void **state)
     remove_interfaces();
 }
 
+/* As interfaces of VLANs are named; their GIDs stand in no other device's table. */
+static void an_interface_upon_another_is_a_device_whose_gids_name_it(void **state)
+{
+    char value[DEVICE_FILE_SIZE];
+
+    (void)state;
+    connect_interfaces();
+    ip("link set vb down");
+    ip("link set vb name va.100 up");
+    ip("addr add 10.1.0.1/24 dev va");
+    ip("addr add 10.1.100.1/24 dev va.100");
+    assert_int_equal(list("va,va.100"), 2);
+    assert_string_equal(devices[1].name, "uroce_va.100");
+    assert_string_equal(gids_of(&devices[0]), "::ffff:10.1.0.1");
+    assert_string_equal(gids_of(&devices[1]), "::ffff:10.1.100.1");
+    assert_true(device_file_read(&devices[1], "ports/1/gid_attrs/ndevs/0", value));
+    assert_string_equal(value, "va.100");
+    remove_interfaces();
+}
+
 static void addresses_that_are_not_to_be_used_are_left_out(void **state)
 {
     (void)state;
@@ -319,6 +340,7 @@ int main(void)
         cmocka_unit_test(loopback_alone_is_a_device),
         cmocka_unit_test(interfaces_without_an_address_are_none),
         cmocka_unit_test(gids_are_link_local_then_global_then_ipv4),
+        cmocka_unit_test(an_interface_upon_another_is_a_device_whose_gids_name_it),
         cmocka_unit_test(addresses_that_are_not_to_be_used_are_left_out),
         cmocka_unit_test(an_address_with_two_prefixes_is_one_gid),
         cmocka_unit_test(the_gid_table_has_an_end),

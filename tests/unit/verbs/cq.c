@@ -88,6 +88,8 @@ static void what_an_extended_queue_cannot_do_is_refused(void **state)
     (void)state;
     assert_null(create_ex(context, IBV_WC_EX_WITH_CVLAN));
     assert_int_equal(errno, EOPNOTSUPP);
+    assert_null(create_ex(context, IBV_WC_EX_WITH_FLOW_TAG));
+    assert_int_equal(errno, EOPNOTSUPP);
     assert_null(create_ex(context, IBV_WC_EX_WITH_TM_INFO));
     assert_int_equal(errno, EOPNOTSUPP);
     assert_null(create_ex(context, 1ull << 40));
