@@ -15,9 +15,12 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
+#include "cli/sysfs_clean.h"
 #include "node/device.h"
 #include "node/device_files.h"
 #include "node/stat_file.h"
@@ -168,21 +171,35 @@ static int add_all(struct tree *t, const struct device *devices, int count)
     return error;
 }
 
-/* Under a name of its own first, so that who finds the tree finds it whole. */
+/* Under a name of its own first, so that who finds the tree finds it whole. What is left of a
+ * failure is removed with the old ones. */
 static int build(const char *folder, const char *root, const struct device *devices, int count)
 {
     char unfinished[PATH_SIZE];
     struct tree t = {.root = unfinished};
     int error;
 
-    if (snprintf(unfinished, sizeof(unfinished), "%s/.sys-XXXXXX", folder) >= PATH_SIZE)
+    if (snprintf(unfinished, sizeof(unfinished), "%s/" SYSFS_TREE_PREFIX "XXXXXX", folder) >=
+        PATH_SIZE)
         return -ENAMETOOLONG;
     if (mkdtemp(unfinished) == NULL)
         return -errno;
     error = add_all(&t, devices, count);
-    /* Somebody else may have been quicker: the same tree. */
-    if (error == 0 && rename(unfinished, root) != 0 && errno != ENOTEMPTY && errno != EEXIST)
-        error = -errno;
+    return error == 0 && rename(unfinished, root) != 0 ? -errno : error;
+}
+
+/* Finds or makes the tree, under the folder's lock: what is found is marked as asked for before
+ * anyone may remove it as old. */
+static int provide(int fd, const char *folder, const char *root, const struct device *devices,
+                   int count)
+{
+    int error = 0;
+
+    if (flock(fd, LOCK_EX) != 0)
+        return -errno;
+    if (utimensat(AT_FDCWD, root, NULL, 0) != 0)
+        error = errno == ENOENT ? build(folder, root, devices, count) : -errno;
+    sysfs_clean(fd, folder, time(NULL));
     return error;
 }
 
@@ -205,13 +222,13 @@ int sysfs_tree_make(char *root, size_t len)
     error = fd < 0 ? fd : 0;
     if (error != 0)
         goto free_devices;
-    close(fd);
     add_all(&names, devices, count);
-    if ((size_t)snprintf(root, len, "%s/.sys-%016llx", folder, (unsigned long long)names.hash) >=
-        len)
+    if ((size_t)snprintf(root, len, "%s/" SYSFS_TREE_PREFIX "%016llx", folder,
+                         (unsigned long long)names.hash) >= len)
         error = -ENAMETOOLONG;
-    else if (access(root, F_OK) != 0)
-        error = build(folder, root, devices, count);
+    else
+        error = provide(fd, folder, root, devices, count);
+    close(fd);
 
 free_devices:
     free(devices);
