@@ -130,14 +130,10 @@ static int serve_until_event(struct channel_handle *h, struct cq_handle **taken)
     struct node *n = h->context->node;
     uint64_t deadline;
     int result = 0;
-    bool told;
 
     node_lock(n);
     deadline = node_deadline(n);
-    told = !list_empty(&h->ready);
     node_unlock(n);
-    if (told && event_fd_try(h->ibv.fd))
-        *taken = take_told(h);
     while (*taken == NULL && result >= 0) {
         result = node_wait(n, h->ibv.fd, deadline);
         if (result == 0)
@@ -174,15 +170,27 @@ static int wait_told(struct channel_handle *h, struct cq_handle **taken)
     return 0;
 }
 
+/* An event that is there already needs no waiting, nor the question how to wait. */
+static struct cq_handle *take_waiting(struct channel_handle *h)
+{
+    bool told;
+
+    node_lock(h->context->node);
+    told = !list_empty(&h->ready);
+    node_unlock(h->context->node);
+    return told && event_fd_try(h->ibv.fd) ? take_told(h) : NULL;
+}
+
 EXPORT int ibv_get_cq_event(struct ibv_comp_channel *channel, struct ibv_cq **cq, void **cq_context)
 {
     struct channel_handle *h = channel_of(channel);
-    struct cq_handle *taken = NULL;
+    struct cq_handle *taken;
 
     if (!context_alive(h->context)) {
         errno = EIO;
         return -1;
     }
+    taken = take_waiting(h);
     while (taken == NULL) {
         bool serves = event_fd_blocks(channel->fd) && node_wait_begin(h->context->node);
         int result = serves ? wait_serving(h, &taken) : wait_told(h, &taken);
