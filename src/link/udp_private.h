@@ -40,6 +40,7 @@ enum source_kind {
 struct source {
     int fd;
     uint32_t drops; /* as the kernel counts them */
+    bool singly;    /* its messages come one at a time, as far as was seen */
 };
 
 /* A process of another user that connected to us. */

@@ -457,10 +457,13 @@ static int call_kernel(struct udp *u, uint32_t source, uint32_t count)
 static void read_source(struct reading *r, uint32_t source)
 {
     struct udp *u = r->u;
-    int got;
+    int asked, got;
 
     do {
-        got = call_kernel(u, source, RECEIVE_AT_ONCE);
+        /* Where one comes at a time, asking for more would cost a look in vain. */
+        asked = u->source[source].singly ? 1 : RECEIVE_AT_ONCE;
+        got = call_kernel(u, source, (uint32_t)asked);
+        u->source[source].singly = got <= 0 || (got == 1 && asked > 1);
         for (int i = 0; i < got; i++) {
             if (source == SOURCE_INBOX)
                 take_handed(r, &u->header[i], is_believed(r, &u->header[i]));
@@ -471,7 +474,7 @@ static void read_source(struct reading *r, uint32_t source)
         if (u->parcels.added)
             udp_parcels_send(u);
     } while (got == RECEIVE_AT_ONCE && r->datagrams < r->budget);
-    if (got == RECEIVE_AT_ONCE && source <= SOURCE_SLOT_IPV6)
+    if (got == asked && source <= SOURCE_SLOT_IPV6)
         r->unread = true;
 }
 
@@ -590,6 +593,7 @@ void udp_finish(struct link *link)
     for (uint32_t source = 0; source < SOURCE_VISITORS; source++) {
         struct reading r = {.u = u, .fn = drop, .budget = FINISH_DATAGRAMS};
 
+        u->source[source].singly = false;
         if (u->source[source].fd >= 0 && (source <= SOURCE_INBOX || source >= SOURCE_GUESTS))
             read_source(&r, source);
     }
