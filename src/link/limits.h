@@ -66,6 +66,7 @@
 #define SEND_BUFFER (1 << 20) /* bytes asked for: some batches of 64 KiB */
 #define SEND_SLOT_CLASSES 8u  /* destination slots that a pool keeps on separate sockets */
 #define SEND_SEGMENTS_MAX 64u /* Linux before 6.9 takes no more in one UDP_SEGMENT send */
+#define SEND_ASTRAY_MAX 16u   /* sends in a row elsewhere that have a socket follow */
 #define SEND_ERRORS_MAX 64u   /* ICMP errors read in one go */
 
 #define RECEIVE_AT_ONCE 8u     /* messages of up to 64 KiB a call */

@@ -8,8 +8,15 @@
 
 #include <errno.h>
 #include <linux/filter.h>
+#include <string.h>
 #include <sys/random.h>
 #include <unistd.h>
+
+#include "wire/ip.h"
+#include "wire/packet.h"
+
+#define MULTICAST_IPV4_FIRST 224u
+#define MULTICAST_IPV6 0xffu
 
 static void set_option(int fd, int level, int name, int value)
 {
@@ -88,6 +95,70 @@ int udp_pool_get(struct udp *u, enum family f, const struct datagram_batch *b,
 
     *out = s;
     return s->port ? 0 : open_send_socket(s, f);
+}
+
+static const struct sockaddr_storage nowhere = {.ss_family = AF_UNSPEC};
+
+/* Connects to where the path goes; false unless the kernel would send from the path's source. */
+static bool connect_ipv4(int fd, const struct path *path)
+{
+    struct sockaddr_in name = {.sin_family = AF_INET, .sin_port = htons(ROCE_UDP_PORT)};
+    socklen_t len = sizeof(name);
+
+    if (path->scope_id != 0 || path->dst.bytes[12] >= MULTICAST_IPV4_FIRST)
+        return false;
+    memcpy(&name.sin_addr, path->dst.bytes + 12, 4);
+    return connect(fd, (const struct sockaddr *)&name, sizeof(name)) == 0 &&
+           getsockname(fd, (struct sockaddr *)&name, &len) == 0 &&
+           memcmp(&name.sin_addr, path->src.bytes + 12, 4) == 0;
+}
+
+static bool connect_ipv6(int fd, const struct path *path)
+{
+    struct sockaddr_in6 name = {
+        .sin6_family = AF_INET6,
+        .sin6_port = htons(ROCE_UDP_PORT),
+        .sin6_scope_id = path->scope_id,
+    };
+    socklen_t len = sizeof(name);
+
+    if (path->dst.bytes[0] == MULTICAST_IPV6)
+        return false;
+    memcpy(&name.sin6_addr, path->dst.bytes, 16);
+    return connect(fd, (const struct sockaddr *)&name, sizeof(name)) == 0 &&
+           getsockname(fd, (struct sockaddr *)&name, &len) == 0 &&
+           memcmp(&name.sin6_addr, path->src.bytes, 16) == 0;
+}
+
+static bool settle(int fd, enum family f, const struct path *path)
+{
+    const int hop_limit = path->hop_limit ? path->hop_limit : HOP_LIMIT_DEFAULT;
+
+    /* Else the source stays that of the way before. */
+    connect(fd, (const struct sockaddr *)&nowhere, sizeof(nowhere));
+    if (f == FAMILY_IPV4) {
+        set_option(fd, IPPROTO_IP, IP_TOS, path->traffic_class);
+        set_option(fd, IPPROTO_IP, IP_TTL, hop_limit);
+    } else {
+        set_option(fd, IPPROTO_IPV6, IPV6_TCLASS, path->traffic_class);
+        set_option(fd, IPPROTO_IPV6, IPV6_UNICAST_HOPS, hop_limit);
+    }
+    if (f == FAMILY_IPV4 ? connect_ipv4(fd, path) : connect_ipv6(fd, path))
+        return true;
+    connect(fd, (const struct sockaddr *)&nowhere, sizeof(nowhere));
+    return false;
+}
+
+bool send_socket_leads(struct send_socket *s, enum family f, const struct path *path)
+{
+    if (!path_equal(&s->path, path)) {
+        if (++s->astray < SEND_ASTRAY_MAX)
+            return false;
+        s->path = *path;
+        s->settled = settle(s->fd, f, path);
+    }
+    s->astray = 0;
+    return s->settled;
 }
 
 void udp_pool_close(struct udp *u)

@@ -93,7 +93,10 @@ struct parcels {
 
 struct send_socket {
     int fd;
-    uint16_t port; /* 0: not opened yet */
+    uint16_t port;   /* 0: not opened yet */
+    bool settled;    /* connected to where path goes: what goes there needs no address */
+    uint32_t astray; /* sends in a row that went elsewhere */
+    struct path path;
 };
 
 struct receive_message {
@@ -226,6 +229,12 @@ bool udp_delivers_whole(struct link *link, const struct path *path, uint8_t slot
 /* udp_pool.c: the socket for a batch, opened if need be; 0 or a negative errno. */
 int udp_pool_get(struct udp *u, enum family f, const struct datagram_batch *b,
                  struct send_socket **out);
+/*
+ * Whether the socket leads where the path goes by itself. One whose sends go one way is connected
+ * there, which spares the kernel the search for a route with each; others are sent from it with
+ * their address all the same.
+ */
+bool send_socket_leads(struct send_socket *s, enum family f, const struct path *path);
 void udp_pool_close(struct udp *u);
 
 /* udp_send.c */

@@ -26,7 +26,7 @@ struct sending {
     struct peer *peer;
     struct send_socket *socket;
     struct sockaddr_storage name;
-    socklen_t name_len;
+    socklen_t name_len; /* 0: the socket leads there by itself */
     size_t control_len;
     _Alignas(struct cmsghdr) char control[128];
 };
@@ -170,23 +170,22 @@ static void add_control(struct sending *x, int level, int type, const void *data
     x->control_len += CMSG_SPACE(len);
 }
 
+/* All that a socket may have been told of another path is said anew. */
 static void address_ipv4(struct sending *x)
 {
     const struct path *path = &x->batch->path;
     struct sockaddr_in name = {.sin_family = AF_INET, .sin_port = htons(ROCE_UDP_PORT)};
     struct in_pktinfo info = {.ipi_ifindex = (int)path->scope_id};
     int traffic_class = path->traffic_class;
-    int hop_limit = path->hop_limit;
+    int hop_limit = path->hop_limit ? path->hop_limit : HOP_LIMIT_DEFAULT;
 
     memcpy(&name.sin_addr, path->dst.bytes + 12, 4);
     memcpy(&info.ipi_spec_dst, path->src.bytes + 12, 4);
     memcpy(&x->name, &name, sizeof(name));
     x->name_len = sizeof(name);
     add_control(x, IPPROTO_IP, IP_PKTINFO, &info, sizeof(info));
-    if (traffic_class)
-        add_control(x, IPPROTO_IP, IP_TOS, &traffic_class, sizeof(traffic_class));
-    if (hop_limit)
-        add_control(x, IPPROTO_IP, IP_TTL, &hop_limit, sizeof(hop_limit));
+    add_control(x, IPPROTO_IP, IP_TOS, &traffic_class, sizeof(traffic_class));
+    add_control(x, IPPROTO_IP, IP_TTL, &hop_limit, sizeof(hop_limit));
 }
 
 static void address_ipv6(struct sending *x)
@@ -199,27 +198,25 @@ static void address_ipv6(struct sending *x)
     };
     struct in6_pktinfo info = {.ipi6_ifindex = path->scope_id};
     int traffic_class = path->traffic_class;
-    int hop_limit = path->hop_limit;
+    int hop_limit = path->hop_limit ? path->hop_limit : HOP_LIMIT_DEFAULT;
 
     memcpy(&name.sin6_addr, path->dst.bytes, 16);
     memcpy(&info.ipi6_addr, path->src.bytes, 16);
     memcpy(&x->name, &name, sizeof(name));
     x->name_len = sizeof(name);
     add_control(x, IPPROTO_IPV6, IPV6_PKTINFO, &info, sizeof(info));
-    if (traffic_class)
-        add_control(x, IPPROTO_IPV6, IPV6_TCLASS, &traffic_class, sizeof(traffic_class));
-    if (hop_limit)
-        add_control(x, IPPROTO_IPV6, IPV6_HOPLIMIT, &hop_limit, sizeof(hop_limit));
+    add_control(x, IPPROTO_IPV6, IPV6_TCLASS, &traffic_class, sizeof(traffic_class));
+    add_control(x, IPPROTO_IPV6, IPV6_HOPLIMIT, &hop_limit, sizeof(hop_limit));
 }
 
 static struct msghdr message_of(struct sending *x, struct iovec *iov)
 {
     return (struct msghdr){
-        .msg_name = &x->name,
+        .msg_name = x->name_len ? &x->name : NULL,
         .msg_namelen = x->name_len,
         .msg_iov = iov,
         .msg_iovlen = 1,
-        .msg_control = x->control,
+        .msg_control = x->control_len ? x->control : NULL,
         .msg_controllen = x->control_len,
     };
 }
@@ -425,12 +422,15 @@ int udp_send(struct link *link, struct datagram_batch *b)
     x.u = u;
     x.batch = b;
     x.peer = peers_get(&u->peers, &b->path.src, &b->path.dst);
+    x.name_len = 0;
     x.control_len = 0;
     err = udp_pool_get(u, f, b, &x.socket);
     if (err) {
         note_error(u, x.peer, -err, 0);
         return 0;
     }
+    if (send_socket_leads(x.socket, f, &b->path))
+        return send_and_charge(&x);
     if (f == FAMILY_IPV4)
         address_ipv4(&x);
     else

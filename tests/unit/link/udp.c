@@ -151,6 +151,45 @@ static void traffic_class_and_hop_limit_travel(void **state)
     }
 }
 
+/* Paths in turn, so many sends each: a socket that leads one way must not lead others astray. */
+static void expect_paths(const struct path *paths, uint32_t count)
+{
+    static const uint32_t sends[] = {3 * SEND_ASTRAY_MAX, 1, 2, SEND_ASTRAY_MAX + 1, 1};
+
+    for (uint32_t turn = 0; turn < sizeof(sends) / sizeof(sends[0]) * count; turn++) {
+        struct shipment s = {
+            .path = paths[turn % count], .slot = member[1].slot, .count = 1 + turn % 2, .len = 64};
+
+        for (uint32_t i = 0; i < sends[turn / count]; i++) {
+            uint32_t before = member[1].seen_count;
+            const struct seen *seen = &member[1].seen[before];
+
+            assert_int_equal(member_send(&member[0], &s), 0);
+            member_await(&member[1], before + s.count);
+            assert_true(gid_equal(&seen->src, &s.path.src));
+            assert_true(gid_equal(&seen->dst, &s.path.dst));
+            assert_int_equal(seen->traffic_class, s.path.traffic_class);
+            assert_int_equal(seen->hop_limit, s.path.hop_limit ? s.path.hop_limit : 64);
+        }
+    }
+    assert_int_equal(member_counters(&member[1]).icrc_error, 0);
+}
+
+static void a_socket_that_keeps_to_a_path_serves_others_too(void **state)
+{
+    const struct udp_config one_socket = {.send_sockets = 1};
+    struct path paths[] = {path_loopback4(), path_loopback4(), path_loopback4()};
+    struct path paths6[] = {path_loopback6(), path_loopback6()};
+
+    (void)state;
+    paths[1].traffic_class = paths6[1].traffic_class = 0x6a;
+    paths[1].hop_limit = paths6[1].hop_limit = 33;
+    paths[2].dst = gid_ipv4(0x7f000009); /* from a source that the kernel would not choose */
+    start(2, &one_socket);
+    expect_paths(paths, 3);
+    expect_paths(paths6, 2);
+}
+
 static void a_source_port_is_stable_and_separates_slots(void **state)
 {
     struct shipment s = {.path = path_loopback4(), .src_port = 0xc123, .count = 1, .len = 64};
@@ -710,6 +749,7 @@ int main(void)
         cmocka_unit_test_teardown(datagrams_arrive_whatever_the_kernel_can_do, end_members),
         cmocka_unit_test_teardown(a_full_batch_arrives, end_members),
         cmocka_unit_test_teardown(traffic_class_and_hop_limit_travel, end_members),
+        cmocka_unit_test_teardown(a_socket_that_keeps_to_a_path_serves_others_too, end_members),
         cmocka_unit_test_teardown(a_source_port_is_stable_and_separates_slots, end_members),
         cmocka_unit_test_teardown(bad_datagrams_are_counted_and_dropped, end_members),
         cmocka_unit_test_teardown(addresses_that_a_network_rewrites_are_noticed, end_members),
