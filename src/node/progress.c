@@ -67,13 +67,13 @@ uint32_t progress_room(void *context, const struct gid *dst, uint8_t slot, bool 
 }
 
 /*
- * As with READ responses (node.c): loss would begin at about 0.6 of what the kernel accounts. More
- * than the most wins nothing, and leaves the caches.
+ * Half of what the kernel accounts, so that a default buffer is approached with the usual care.
+ * More than the most wins nothing, and leaves the caches.
  */
 uint32_t progress_window(void *context, const struct gid *dst, uint8_t slot)
 {
     const struct node *n = context;
-    uint32_t window = link_local_buffer(n->link, dst, slot) / 8 * 5;
+    uint32_t window = link_local_buffer(n->link, dst, slot) / 2;
 
     return window < WINDOW_KNOWN_MAX ? window : WINDOW_KNOWN_MAX;
 }
