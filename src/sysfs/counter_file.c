@@ -77,18 +77,24 @@ bool counter_file_name(const char *path)
     return false;
 }
 
+int text_file_open(const char *text, size_t len, int flags)
+{
+    int fd = memfd_create("uroce sysfs", (flags & O_CLOEXEC) != 0 ? MFD_CLOEXEC : 0);
+
+    if (fd < 0)
+        return -1;
+    if (write(fd, text, len) == (ssize_t)len && lseek(fd, 0, SEEK_SET) == 0)
+        return fd;
+    close(fd);
+    return -1;
+}
+
 static int number_file(uint64_t value, int flags)
 {
     char text[24];
     int len = snprintf(text, sizeof(text), "%" PRIu64 "\n", value);
-    int fd = memfd_create("uroce counter", (flags & O_CLOEXEC) != 0 ? MFD_CLOEXEC : 0);
 
-    if (fd < 0)
-        return -1;
-    if (write(fd, text, (size_t)len) == len && lseek(fd, 0, SEEK_SET) == 0)
-        return fd;
-    close(fd);
-    return -1;
+    return text_file_open(text, (size_t)len, flags);
 }
 
 int counter_file_open(const char *path, int flags)
@@ -111,4 +117,11 @@ int counter_file_open(const char *path, int flags)
         return number_file(stat_value(i, &sum.totals), flags);
     }
     return -1;
+}
+
+int live_file_open(const char *path, int flags)
+{
+    int fd = counter_file_open(path, flags);
+
+    return fd >= 0 || path == NULL ? fd : device_file_open(path, flags);
 }

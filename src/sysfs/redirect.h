@@ -8,6 +8,7 @@
 
 #include <limits.h>
 #include <stdbool.h>
+#include <stddef.h>
 
 /* The path to use: path itself, or one in buffer. path may be NULL. */
 const char *redirect_path(const char *path, char buffer[PATH_MAX]);
@@ -24,6 +25,15 @@ const char *redirect_path_at(int folder, const char *path, char buffer[PATH_MAX]
  * Else -1. Counters of all processes of the user, and of the network namespace, are added up.
  */
 int counter_file_open(const char *path, int flags);
+
+/* The same for a file of a device, in a process that has the verbs library. */
+int device_file_open(const char *path, int flags);
+
+/* The first of both that knows the path. */
+int live_file_open(const char *path, int flags);
+
+/* A descriptor of a file in memory with this text, or -1. flags: as open's. */
+int text_file_open(const char *text, size_t len, int flags);
 
 /* Whether the last name of path is that of a counter. */
 bool counter_file_name(const char *path);

@@ -55,7 +55,7 @@ static mode_t mode_argument(int flags, va_list args)
         mode = mode_argument(flags, args);                                                         \
         va_end(args);                                                                              \
         path = redirect_path(path, buffer);                                                        \
-        fd = path == buffer ? counter_file_open(path, flags) : -1;                                 \
+        fd = path == buffer ? live_file_open(path, flags) : -1;                                    \
         return fd >= 0 ? fd : next(path, flags, mode);                                             \
     }
 
@@ -73,7 +73,7 @@ static mode_t mode_argument(int flags, va_list args)
         mode = mode_argument(flags, args);                                                         \
         va_end(args);                                                                              \
         path = redirect_path_at(folder, path, buffer);                                             \
-        fd = path == buffer ? counter_file_open(path, flags) : -1;                                 \
+        fd = path == buffer ? live_file_open(path, flags) : -1;                                    \
         return fd >= 0 ? fd : next(folder, path, flags, mode);                                     \
     }
 
@@ -87,7 +87,7 @@ static mode_t mode_argument(int flags, va_list args)
                                                                                                    \
         NEXT(fn, name)                                                                             \
         path = redirect_path(path, buffer);                                                        \
-        fd = path == buffer ? counter_file_open(path, flags) : -1;                                 \
+        fd = path == buffer ? live_file_open(path, flags) : -1;                                    \
         return fd >= 0 ? fd : next(path, flags);                                                   \
     }
 
@@ -100,7 +100,7 @@ static mode_t mode_argument(int flags, va_list args)
                                                                                                    \
         NEXT(fn, name)                                                                             \
         path = redirect_path_at(folder, path, buffer);                                             \
-        fd = path == buffer ? counter_file_open(path, flags) : -1;                                 \
+        fd = path == buffer ? live_file_open(path, flags) : -1;                                    \
         return fd >= 0 ? fd : next(folder, path, flags);                                           \
     }
 
@@ -179,11 +179,11 @@ WITH_PATH(char *, __realpath_chk, (const char *path, char *to, size_t size), (co
 WITH_PATH(char *, canonicalize_file_name, (const char *path), (const char *), (path))
 /* clang-format on */
 
-/* A counter is a stream over its descriptor. */
-static FILE *counter_stream(const char *path, const char *mode)
+/* A live file is a stream over its descriptor. */
+static FILE *live_stream(const char *path, const char *mode)
 {
     int fd = mode[0] == 'r' && strchr(mode, '+') == NULL
-                 ? counter_file_open(path, O_RDONLY | O_CLOEXEC)
+                 ? live_file_open(path, O_RDONLY | O_CLOEXEC)
                  : -1;
     FILE *stream = fd >= 0 ? fdopen(fd, "r") : NULL;
 
@@ -201,7 +201,7 @@ static FILE *counter_stream(const char *path, const char *mode)
                                                                                                    \
         NEXT(fn, name)                                                                             \
         path = redirect_path(path, buffer);                                                        \
-        stream = path == buffer ? counter_stream(path, mode) : NULL;                               \
+        stream = path == buffer ? live_stream(path, mode) : NULL;                                  \
         return stream != NULL ? stream : next(path, mode);                                         \
     }
 

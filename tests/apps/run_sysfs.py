@@ -6,7 +6,9 @@ Stock tools (sh, cat, ls, find, python) look by all the calls that they have. Ex
 be run.
 """
 import contextlib
+import os
 import sys
+import tempfile
 
 import programs
 import run_apps
@@ -75,6 +77,45 @@ def switched_off_nothing_is_redirected(shell):
     assert shell.says("env | grep -c UROCE_SYSFS_ROOT || :", (("UROCE_SYSFS", "off"),)) == ["0"]
 
 
+def a_program_with_verbs_sees_its_own_gid_table(shell):
+    """An address that comes while a device is open: the file and ibv_query_gid agree."""
+    code = """
+import ctypes, subprocess, time
+path = '/sys/class/infiniband/uroce_lo/ports/1/'
+verbs = ctypes.CDLL('libibverbs.so.1')
+verbs.ibv_get_device_list.restype = ctypes.POINTER(ctypes.c_void_p)
+verbs.ibv_open_device.restype = ctypes.c_void_p
+verbs.ibv_open_device.argtypes = [ctypes.c_void_p]
+verbs.ibv_query_gid.argtypes = [ctypes.c_void_p, ctypes.c_uint8, ctypes.c_int, ctypes.c_void_p]
+context = verbs.ibv_open_device(verbs.ibv_get_device_list(None)[0])
+def table():
+    found, gid = [], (ctypes.c_uint8 * 16)()
+    while verbs.ibv_query_gid(context, 1, len(found), gid) == 0 and any(gid):
+        found.append(bytes(gid).hex())
+    return found
+before = table()
+subprocess.run(['ip', 'address', 'add', '127.9.9.9/32', 'dev', 'lo'], check=True)
+for _ in range(200):
+    if len(table()) > len(before):
+        break
+    time.sleep(0.05)
+for index, gid in enumerate(table()):
+    assert open(path + 'gids/%d' % index).read().replace(':', '').strip() == gid, (index, gid)
+    ndev = open(path + 'gid_attrs/ndevs/%d' % index).read()
+    assert ndev == 'lo\\n', (index, ndev)
+assert len(table()) == len(before) + 1, (before, table())
+print('good')
+"""
+    with tempfile.NamedTemporaryFile("w", suffix=".py") as script:
+        script.write(code)
+        script.flush()
+        os.chmod(script.name, 0o644)
+        line = ("unshare -cn --keep-caps sh -c 'ip link set lo up; exec %s run -d lo -- python3 %s' 2>&1 || :"
+                % (shell.runner.uroce, script.name))
+        said = shell.says(line)
+    assert said[-1:] == ["good"], said
+
+
 def counters_are_those_of_now(shell):
     port = str(programs.free_port())
     words = ["ib_write_bw", "-F", "-x", shell.runner.gid_index(shell.host, "ipv4"), "-n", "20000000",
@@ -96,7 +137,8 @@ def counters_are_those_of_now(shell):
 
 CASES = (devices_are_listed, files_agree_with_ibv_devinfo,
          device_node_is_a_character_device_that_can_be_opened, every_call_finds_it,
-         other_paths_are_left_alone, switched_off_nothing_is_redirected, counters_are_those_of_now)
+         other_paths_are_left_alone, switched_off_nothing_is_redirected,
+         a_program_with_verbs_sees_its_own_gid_table, counters_are_those_of_now)
 
 
 if __name__ == "__main__":
