@@ -16,6 +16,7 @@
 #include "engine/cq.h"
 #include "engine/engine.h"
 #include "engine/memory.h"
+#include "engine/multicast.h"
 #include "engine/qp.h"
 #include "wire/packet.h"
 
@@ -44,6 +45,8 @@ static struct {
     struct mr *mr;
     struct gid us;
     struct gid peer;
+    struct multicast group; /* that a UD queue pair is attached to */
+    bool to_group;          /* the next datagram has its address */
     enum service service;
     uint64_t now;
     uint64_t posted[2];
@@ -125,6 +128,7 @@ static void open_engine(enum service service)
     memset(&f, 0, sizeof(f));
     f.us.bytes[15] = 1;
     f.peer.bytes[15] = 2;
+    f.group.gid = (struct gid){.bytes = {0xff, 0x05, [15] = 7}};
     f.service = service;
     assert(engine_new(&config, &f.engine) == 0);
     assert(pd_new(f.engine, &f.pd) == 0);
@@ -135,11 +139,13 @@ static void open_engine(enum service service)
     init.send_cq = f.cqs[0];
     init.recv_cq = f.cqs[1];
     assert(qp_new(f.engine, &init, &f.qp) == 0);
+    assert((multicast_attach(f.qp, &f.group) == 0) == (service == SERVICE_UD));
     connect();
 }
 
 static void close_engine(void)
 {
+    assert((multicast_detach(f.qp, &f.group) == 0) == (f.service == SERVICE_UD));
     assert(qp_free(f.qp) == 0);
     assert(mr_free(f.mr) == 0);
     assert(cq_free(f.cqs[0]) == 0);
@@ -213,8 +219,12 @@ static void begin_anew(void)
 static void deliver(const uint8_t *bytes, size_t len)
 {
     uint8_t *copy = malloc(len > 0 ? len : 1);
-    const struct datagram d = {
-        .src = f.peer, .dst = f.us, .hop_limit = 64, .src_port = 0xc123, .bytes = copy, .len = len};
+    const struct datagram d = {.src = f.peer,
+                               .dst = f.to_group ? f.group.gid : f.us,
+                               .hop_limit = 64,
+                               .src_port = 0xc123,
+                               .bytes = copy,
+                               .len = len};
 
     assert(copy != NULL);
     memcpy(copy, bytes, len);
@@ -258,6 +268,9 @@ static void peer_sends(struct input *in)
         return;
     if ((flags & 4) != 0)
         payload = 0;
+    if ((flags & 32) != 0)
+        h.bth.dest_qpn = QPN_MULTICAST;
+    f.to_group = ((flags >> 5 ^ flags >> 6) & 1) != 0; /* with the multicast QPN, as a rule */
     h.bth.psn = likely_psn(take(in));
     h.bth.pad_count = packet_pad(payload);
     h.reth.va = IOVA + take16(in);

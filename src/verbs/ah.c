@@ -31,11 +31,13 @@
 
 /*
  * Programs give 0 or 1 out of InfiniBand habit, meaning "as usual"; Linux puts
- * the route's limit in place of whatever they gave.
+ * the route's limit in place of whatever they gave. Of a group it says how far its datagrams go.
  */
-static uint8_t hop_limit_of(const struct ibv_ah_attr *attr)
+static uint8_t hop_limit_of(const struct ibv_ah_attr *attr, const struct gid *dst)
 {
-    return attr->grh.hop_limit > 1 ? attr->grh.hop_limit : HOP_LIMIT_DEFAULT;
+    uint8_t least = gid_is_multicast(dst) ? 1 : 2;
+
+    return attr->grh.hop_limit >= least ? attr->grh.hop_limit : HOP_LIMIT_DEFAULT;
 }
 
 int path_from_ah_attr(struct context_handle *c, const struct ibv_ah_attr *attr, struct path *out)
@@ -61,7 +63,7 @@ int path_from_ah_attr(struct context_handle *c, const struct ibv_ah_attr *attr, 
         .scope_id = gid_is_link_local(&dst) ? src.scope_id : 0,
         .flow_label = attr->grh.flow_label & FLOW_LABEL_MASK,
         .traffic_class = attr->grh.traffic_class,
-        .hop_limit = hop_limit_of(attr),
+        .hop_limit = hop_limit_of(attr, &dst),
         .rate_kbps = (uint32_t)rate_mbps * 1000u,
     };
     if (gid_is_multicast(&dst))

@@ -148,6 +148,7 @@ static void station_hears(struct station *s, uint8_t mark)
         assert_memory_equal(s->buf + 24, s->group.raw, 16);
     else
         assert_memory_equal(s->buf + 36, s->group.raw + 12, 4);
+    assert_int_equal(s->buf[s->group.raw[0] == 0xff ? 7 : 28], 1); /* as the address handle says */
 }
 
 /* --- what is refused --- */
@@ -363,6 +364,50 @@ static void other_processes_of_the_host_hear_it(void **state)
     station_close(&s);
 }
 
+/* Faults and groups know nothing of each other. */
+static void be_faulty(int fd, const char *faults)
+{
+    static struct station s;
+    char byte;
+
+    assert_int_equal(setenv("UROCE_FAULT", faults, 1), 0);
+    station_open(&s, "uroce_lo", "::ffff:239.1.2.3");
+    station_posts_receive(&s);
+    station_posts_receive(&s);
+    assert_int_equal(ibv_attach_mcast(s.qp, &s.group, 0), 0);
+    assert_int_equal(write(fd, "", 1), 1);
+    station_hears(&s, 1);
+    station_hears(&s, 1);
+    assert_int_equal(write(fd, "", 1), 1);
+    assert_int_equal(read(fd, &byte, 1), 1);
+    _exit(0);
+}
+
+static void what_is_sent_to_a_group_meets_faults_as_all_does(void **state)
+{
+    static struct station s;
+    struct listener l;
+    int pair[2];
+
+    (void)state;
+    assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair), 0);
+    l.pid = fork();
+    assert_true(l.pid >= 0);
+    if (l.pid == 0) {
+        prctl(PR_SET_PDEATHSIG, SIGKILL);
+        be_faulty(pair[1], "dup=100%:dir=in");
+    }
+    close(pair[1]);
+    l.fd = pair[0];
+    listener_awaits(&l, 4 * WAIT_MS);
+    station_open(&s, "uroce_lo", "::ffff:239.1.2.3");
+    station_sends(&s, 1);
+    listener_awaits(&l, WAIT_MS);
+    assert_int_equal(write(l.fd, "", 1), 1);
+    listener_ends(&l);
+    station_close(&s);
+}
+
 /* A datagram of the network may be lost while interfaces come up: said again till it is heard. */
 static void say_till_heard(struct station *s, struct listener *l, uint8_t mark)
 {
@@ -432,6 +477,8 @@ static void another_host_hears_it_within_the_link(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        /* First: settings are read once, and children inherit them. */
+        cmocka_unit_test(what_is_sent_to_a_group_meets_faults_as_all_does),
         cmocka_unit_test(only_ud_queue_pairs_and_multicast_addresses_go_together),
         cmocka_unit_test(attached_queue_pair_is_busy_and_attaching_twice_is_attaching_once),
         cmocka_unit_test(groups_are_as_many_as_the_device_says),
