@@ -132,10 +132,10 @@ static bool connect_ipv6(int fd, const struct path *path)
 
 static bool settle(int fd, enum family f, const struct path *path)
 {
-    const int hop_limit = path->hop_limit ? path->hop_limit : HOP_LIMIT_DEFAULT;
+    const int hop_limit = path->hop_limit ? path->hop_limit : (int)HOP_LIMIT_DEFAULT;
 
     /* Else the source stays that of the way before. */
-    connect(fd, (const struct sockaddr *)&nowhere, sizeof(nowhere));
+    (void)connect(fd, (const struct sockaddr *)&nowhere, sizeof(nowhere));
     if (f == FAMILY_IPV4) {
         set_option(fd, IPPROTO_IP, IP_TOS, path->traffic_class);
         set_option(fd, IPPROTO_IP, IP_TTL, hop_limit);
@@ -145,7 +145,7 @@ static bool settle(int fd, enum family f, const struct path *path)
     }
     if (f == FAMILY_IPV4 ? connect_ipv4(fd, path) : connect_ipv6(fd, path))
         return true;
-    connect(fd, (const struct sockaddr *)&nowhere, sizeof(nowhere));
+    (void)connect(fd, (const struct sockaddr *)&nowhere, sizeof(nowhere));
     return false;
 }
 

@@ -177,7 +177,7 @@ static void address_ipv4(struct sending *x)
     struct sockaddr_in name = {.sin_family = AF_INET, .sin_port = htons(ROCE_UDP_PORT)};
     struct in_pktinfo info = {.ipi_ifindex = (int)path->scope_id};
     int traffic_class = path->traffic_class;
-    int hop_limit = path->hop_limit ? path->hop_limit : HOP_LIMIT_DEFAULT;
+    int hop_limit = path->hop_limit ? path->hop_limit : (int)HOP_LIMIT_DEFAULT;
 
     memcpy(&name.sin_addr, path->dst.bytes + 12, 4);
     memcpy(&info.ipi_spec_dst, path->src.bytes + 12, 4);
@@ -198,7 +198,7 @@ static void address_ipv6(struct sending *x)
     };
     struct in6_pktinfo info = {.ipi6_ifindex = path->scope_id};
     int traffic_class = path->traffic_class;
-    int hop_limit = path->hop_limit ? path->hop_limit : HOP_LIMIT_DEFAULT;
+    int hop_limit = path->hop_limit ? path->hop_limit : (int)HOP_LIMIT_DEFAULT;
 
     memcpy(&name.sin6_addr, path->dst.bytes, 16);
     memcpy(&info.ipi6_addr, path->src.bytes, 16);
