@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-2-Clause
 """Verified transfers under everything that a host is: small receive buffers, narrow cables, kernels
-without this or that, IPv6 alone, several addresses, a peer that is gone, a user without rights.
+without this or that, IPv6 alone, several addresses, links and addresses that go and come, a NAT, a
+peer that is gone, a user without rights.
 
 One line a case. Exit status 1 when something failed, 77 when nothing could be run.
 """
@@ -9,6 +10,7 @@ import argparse
 import os
 import pathlib
 import re
+import signal
 import subprocess
 import sys
 import tempfile
@@ -153,6 +155,110 @@ def closed_port_cases(own, namespaces):
     yield "a peer whose port is closed: told, counted, and retries end", retries_end
 
 
+def packets_received(process, netdev):
+    """What the interface counts in the network namespace of a process."""
+    with open("/proc/%d/net/dev" % process.pid, encoding="ascii") as lines:
+        for line in lines:
+            name, _, numbers = line.partition(":")
+            if name.strip() == netdev:
+                return int(numbers.split()[1])
+    raise AssertionError("no interface %s" % netdev)
+
+
+def traffic_flows(processes, netdev="test0", patience=60):
+    """Waits until the server has received many packets more; all must still be there."""
+    server = processes[0]
+    deadline = time.monotonic() + patience
+    wanted = packets_received(server, netdev) + 500
+    while packets_received(server, netdev) < wanted:
+        assert all(process.alive() for process in processes), transfers.told(processes)
+        assert time.monotonic() < deadline, "no traffic\n" + transfers.told(processes)
+        time.sleep(0.01)
+
+
+def at_once(enter, *lines):
+    """Changes one after the other, with nothing between them that takes time."""
+    subprocess.run([*enter, "ip", "-batch", "-"], input="\n".join(lines), text=True, check=True)
+
+
+def change_cases(own, namespaces):
+    """What changes under a transfer: it goes on when things are as before, else retries end."""
+    place = places.pair(namespaces)
+    enter = place.client.enter
+    # Of its own, so that the two processes meet by an address that stays.
+    places.command(enter, "ip address add 10.66.2.77/24 dev test0")
+    gids = ("10.66.2.1", "10.66.2.77")
+
+    def start(floor_ms, options=""):
+        env = transfers.COUNTED + (("UROCE_TIMEOUT_FLOOR_MS", str(floor_ms)),)
+        processes = own.start(transfers.Meeting(place.server, (place.client,), gids[0], gids,
+                                                "--seconds 3600 " + options, env))
+        traffic_flows(processes)
+        return processes
+
+    def survives(*changes):
+        processes = start(500)
+        try:
+            for lines in changes:
+                at_once(enter, *lines)
+                traffic_flows(processes)
+            for process in processes:
+                os.kill(process.pid, signal.SIGTERM)
+        except BaseException:
+            for process in processes:
+                process.kill()
+            raise
+        for output, status in own.finish(processes, 60):
+            assert status == 0 and transfers.operations(output) > 0, output
+
+    def retries_end():
+        processes = start(30, "--orphan")
+        at_once(enter, "address del 10.66.2.77/24 dev test0")
+        (_, server_status), (output, status) = own.finish(processes, 60)
+        assert (server_status, status) == (1, 1), transfers.told(processes)
+        assert "transport retry counter exceeded" in output, output
+        assert transfers.counter(output, "send_unreachable") > 0, output
+
+    down_and_up = ("link set test0 down", "link set test0 up")
+    back_again = ("address del 10.66.2.77/24 dev test0", "address add 10.66.2.77/24 dev test0")
+    others = ("address add 10.66.2.78/24 dev test0", "address del 10.66.2.78/24 dev test0",
+              "address add 10.66.2.79/24 dev test0")
+    yield "a transfer goes on after its interface was down", lambda: survives(down_and_up)
+    yield "a transfer goes on after its address was away", lambda: survives(back_again)
+    yield "a transfer does not notice other addresses", lambda: survives(others)
+    yield "a transfer whose address is gone ends by its retries, and says why", retries_end
+
+
+def nat_cases(own, namespaces):
+    """A router that hides a host behind its own address, as those of containers do."""
+    pid, router = namespaces.new()
+    _, inside = namespaces.new()
+    _, outside = namespaces.new()
+    cable(pid, router, 5, inside)
+    cable(pid, router, 6, outside)
+    places.command(router, "sysctl -qw net.ipv4.ip_forward=1")
+    places.command(inside, "ip route add default via 10.66.5.1")
+    places.command(outside, "ip route add 10.66.5.0/24 via 10.66.6.1")
+    places.command(router, "nft add table ip nat")
+    places.command(router, "nft add chain ip nat leaving { type nat hook postrouting priority 100 ; }")
+    places.command(router, "nft add rule ip nat leaving oifname test6 masquerade")
+    server = places.Host(outside, "test0", "10.66.6.2", "")
+    client = places.Host(inside, "test0", "10.66.5.2", "")
+
+    def is_recognised():
+        env = transfers.COUNTED + (("UROCE_TIMEOUT_FLOOR_MS", "30"),)
+        processes = own.start(transfers.Meeting(server, (client,), server.ipv4,
+                                                (server.ipv4, client.ipv4), "--orphan", env))
+        (output, server_status), (_, status) = own.finish(processes, 60)
+        assert (server_status, status) == (1, 1), transfers.told(processes)
+        assert ("datagrams from 10.66.6.1 were sent from 10.66.5.2: a NAT on the way, "
+                "which RoCE cannot cross") in output, output
+        assert transfers.counter(output, "address_rewritten") > 0, output
+        assert transfers.operations(output) == 0, output
+
+    yield "a NAT: recognised, said with both addresses, and retries end", is_recognised
+
+
 def rights_cases(own, place):
     def has_no_rights():
         output, status = own.runner.run_alone(place.client, ["cat", "/proc/self/status"])
@@ -174,6 +280,8 @@ AREAS = {
     "ipv6": ipv6_only_cases,
     "interfaces": several_interfaces_cases,
     "addresses": second_address_cases,
+    "changes": change_cases,
+    "nat": nat_cases,
     "closed": closed_port_cases,
 }
 
