@@ -6,6 +6,8 @@ An expectation is a function of a finished run that returns what is wrong with i
 import dataclasses
 import re
 
+import programs
+
 ALL_SIZES = [1 << power for power in range(1, 24)]  # -a of perftest, which takes half a second each
 
 # Messages of stock programs on the way to an exit status of 0.
@@ -23,7 +25,6 @@ class Case:
     family: str = "ipv4"  # of the GID: ipv4, ipv6
     expect: object = None
     env: tuple = ()
-    timeout: int = 30
     pair: bool = True  # a server and a client; else one process
 
     @property
@@ -165,7 +166,7 @@ TOOLS = [
 
 
 def pingpongs(program, *lines):
-    return [Case(program, line, family, pingpong, timeout=60)
+    return [Case(program, line, family, pingpong)
             for line in lines for family in ("ipv4", "ipv6")]
 
 
@@ -204,12 +205,8 @@ PINGPONG_NARROW = [
 NEW_API = (("UROCE_VENDOR_PART_ID", "4119"),)  # makes perftest post with the ibv_wr_* calls
 
 
-# Against hanging only: two programs that spin take long on a machine that is busy with other things.
-PERFTEST_S = 180
-
-
 def perftests(program, *lines, family="ipv4", env=()):
-    return [Case(program, line, family, perftest, env, PERFTEST_S) for line in lines]
+    return [Case(program, line, family, perftest, env) for line in lines]
 
 
 BANDWIDTH = [
@@ -307,7 +304,7 @@ def suffers(expect):
 
 def faulty(expect, env, *rows):
     for program, arguments, family in rows:
-        yield Case(program, arguments, family, suffers(expect), env, 60)
+        yield Case(program, arguments, family, suffers(expect), (programs.PATIENCE_AT_LOSS, *env))
 
 
 FAULTS = [

@@ -13,6 +13,10 @@ import time
 NOBODY = 65534
 SOMEBODY = 65533  # another user without rights
 
+# Against hanging only. No run is judged by the time it takes: on a busy machine two programs that
+# spin take a hundred times as long as on an idle one.
+HANGING_S = 180
+
 
 class Unavailable(Exception):
     """This machine does not let us make that place; the text says why."""
@@ -118,7 +122,7 @@ def wait_until_up(enter, netdev):
     """The kernel tells of a carrier a little after it is there, and makes the link-local address
     after that: it comes first among the GIDs, so that all indices move when it appears.
     """
-    for _ in range(200):
+    for _ in range(HANGING_S * 20):
         link, local = (subprocess.run([*enter, "ip", "-brief", *words, "dev", netdev],
                                       capture_output=True, text=True, check=False).stdout
                        for words in (["link", "show"], ["-6", "address", "show", "scope", "link"]))

@@ -16,8 +16,13 @@ import places
 
 LISTEN = "0A"  # TCP_LISTEN in /proc/net/tcp
 
-# The peer may wait for its core longer than the retries of stock programs last, half a second.
-PATIENCE = {"UROCE_TIMEOUT_FLOOR_MS": "250"}
+# A peer on a busy machine may wait for its core longer than the retries of stock programs last, half
+# a second: eight seconds, then. Where packets are lost on purpose, each loss of a last packet costs
+# a time-out, and their number is what bounds them.
+PATIENCE = {"UROCE_TIMEOUT_FLOOR_MS": "1000"}
+PATIENCE_AT_LOSS = ("UROCE_TIMEOUT_FLOOR_MS", "250")
+
+HANGING_S = places.HANGING_S
 
 
 class Failure(Exception):
@@ -128,7 +133,7 @@ class Runner:
         port = free_port()
         process = self.start(host, ["ibv_rc_pingpong", "-g", "0", "-p", str(port)],
                              user=host.holder)
-        deadline = time.monotonic() + 10
+        deadline = time.monotonic() + HANGING_S
         while not listens(process.pid, port):
             if not process.alive() or time.monotonic() > deadline:
                 process.kill()
@@ -136,7 +141,7 @@ class Runner:
             time.sleep(0.01)
         return process
 
-    def run_alone(self, host, words, env=(), timeout=20):
+    def run_alone(self, host, words, env=(), timeout=HANGING_S):
         """Returns (output, exit status)."""
         process = self.start(host, words, env)
         try:
@@ -161,7 +166,7 @@ class Runner:
             raise Failure("%s is not among the GIDs %s" % (gid, list(self._gids[host])))
         return self._gids[host][gid]
 
-    def run_pair(self, place, server_words, client_words, port, env=(), timeout=30):
+    def run_pair(self, place, server_words, client_words, port, env=(), timeout=HANGING_S):
         """Returns ((output, status) of the server, the same of the client)."""
         deadline = time.monotonic() + timeout
         holders = [self.hold_port(host) for host in (place.server, place.client)

@@ -90,14 +90,14 @@ def run_case(runner, place, case):
         words = shlex.split(case.program + " " + case.arguments)
         if case.program == "python3 pyverbs":
             words = ["/usr/bin/python3", "-c", cases.PYVERBS]
-        output, status = runner.run_alone(place.client, words, case.env, case.timeout)
+        output, status = runner.run_alone(place.client, words, case.env)
         run = cases.Run(case, output, status)
     else:
         port = programs.free_port()
         server = words_of(case, runner.gid_index(place.server, case.family)) + ["-p", str(port)]
         client = words_of(case, runner.gid_index(place.client, case.family)) + ["-p", str(port)]
         (server_output, server_status), (client_output, client_status) = runner.run_pair(
-            place, server, [*client, place.server.ipv4], port, case.env, case.timeout)
+            place, server, [*client, place.server.ipv4], port, case.env)
         run = cases.Run(case, client_output, client_status, server_output, server_status)
     fault = cases.trouble(run) or case.expect(run)
     shown = "--- server: status %s\n%s\n--- client: status %s\n%s" % (

@@ -90,7 +90,7 @@ class Victims:
     def end(self):
         for pair in self.pairs:
             self._bury(pair, pair)
-        self._watch_widowed(patience=45)
+        self._watch_widowed(patience=programs.HANGING_S)
 
 
 def survivors_see_nothing(own, place, seconds, seed):
@@ -111,7 +111,7 @@ def survivors_see_nothing(own, place, seconds, seed):
     for pair in survivors:
         for process in pair:
             os.kill(process.pid, signal.SIGTERM)
-        for (output, status) in own.finish(pair, 60):
+        for (output, status) in own.finish(pair):
             assert status == 0 and transfers.operations(output) > 0, transfers.told(pair)
     return victims.started
 
@@ -154,7 +154,7 @@ def all_of_a_crowd_get_a_slot(own, place):
     slots = set()
     try:
         for process in crowd:
-            output, _ = process.communicate(timeout=60)
+            output, _ = process.communicate(timeout=programs.HANGING_S)
             assert process.returncode == 0, output
             slots.add(transfers.slot(output))
     finally:

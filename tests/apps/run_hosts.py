@@ -106,7 +106,7 @@ def several_interfaces_cases(own, namespaces):
             running.append(own.start(transfers.Meeting(there, (here,), ends[0], ends,
                                                        "--ops 300 --mtu 1024")))
         for processes in running:
-            for output, status in own.finish(processes, 60):
+            for output, status in own.finish(processes):
                 assert status == 0, transfers.told(processes) + output
 
     for family in ("ipv4", "ipv6"):
@@ -134,7 +134,7 @@ def second_address_cases(own, namespaces):
 
 def closed_port_cases(own, namespaces):
     place = places.pair(namespaces)
-    env = transfers.COUNTED + (("UROCE_TIMEOUT_FLOOR_MS", "30"),)
+    env = transfers.COUNTED + (("UROCE_TIMEOUT_FLOOR_MS", "100"),)
 
     def retries_end():
         meeting = transfers.of_place(place, "--seconds 60 --kinds s --depth 1 --orphan", env)
@@ -143,7 +143,7 @@ def closed_port_cases(own, namespaces):
             while client.alive() and "transferring" not in client.output:
                 time.sleep(0.01)
             server.kill()
-            [(output, status)] = own.finish([client], 30)
+            [(output, status)] = own.finish([client])
         finally:
             server.kill()
             client.kill()
@@ -165,7 +165,7 @@ def packets_received(process, netdev):
     raise AssertionError("no interface %s" % netdev)
 
 
-def traffic_flows(processes, netdev="test0", patience=60):
+def traffic_flows(processes, netdev="test0", patience=programs.HANGING_S):
     """Waits until the server has received many packets more; all must still be there."""
     server = processes[0]
     deadline = time.monotonic() + patience
@@ -197,7 +197,7 @@ def change_cases(own, namespaces):
         return processes
 
     def survives(*changes):
-        processes = start(500)
+        processes = start(1000)
         try:
             for lines in changes:
                 at_once(enter, *lines)
@@ -208,13 +208,13 @@ def change_cases(own, namespaces):
             for process in processes:
                 process.kill()
             raise
-        for output, status in own.finish(processes, 60):
+        for output, status in own.finish(processes):
             assert status == 0 and transfers.operations(output) > 0, output
 
     def retries_end():
-        processes = start(30, "--orphan")
+        processes = start(100, "--orphan")
         at_once(enter, "address del 10.66.2.77/24 dev test0")
-        (_, server_status), (output, status) = own.finish(processes, 60)
+        (_, server_status), (output, status) = own.finish(processes)
         assert (server_status, status) == (1, 1), transfers.told(processes)
         assert "transport retry counter exceeded" in output, output
         assert transfers.counter(output, "send_unreachable") > 0, output
@@ -249,7 +249,7 @@ def nat_cases(own, namespaces):
         env = transfers.COUNTED + (("UROCE_TIMEOUT_FLOOR_MS", "30"),)
         processes = own.start(transfers.Meeting(server, (client,), server.ipv4,
                                                 (server.ipv4, client.ipv4), "--orphan", env))
-        (output, server_status), (_, status) = own.finish(processes, 60)
+        (output, server_status), (_, status) = own.finish(processes)
         assert (server_status, status) == (1, 1), transfers.told(processes)
         assert ("datagrams from 10.66.6.1 were sent from 10.66.5.2: a NAT on the way, "
                 "which RoCE cannot cross") in output, output

@@ -15,6 +15,7 @@ import sys
 import tempfile
 
 import places
+import programs
 import run_apps
 
 USAGE, CANNOT_WORK, CANNOT_RUN, NOT_FOUND = 2, 125, 126, 127
@@ -57,7 +58,7 @@ class Bench:
         full = {"PATH": os.environ["PATH"], **dict(env)}
         done = subprocess.run([*enter, *self.drop, uroce or self.uroce, command, *words], env=full,
                               stdin=subprocess.DEVNULL, capture_output=True, text=True,
-                              timeout=20, check=False)
+                              timeout=programs.HANGING_S, check=False)
         return Result(done.returncode, done.stdout, done.stderr)
 
     def script(self, name, text):
@@ -229,7 +230,7 @@ def output_that_does_not_get_out_is_a_failure(bench):
         with open("/dev/full", "w", encoding="ascii") as full:
             done = subprocess.run([*bench.enter, *bench.drop, bench.uroce, *words], stdout=full,
                                   stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
-                                  timeout=20, check=False)
+                                  timeout=programs.HANGING_S, check=False)
         Result(done.returncode, "", done.stderr).check(1, "standard output")
 
 

@@ -108,7 +108,7 @@ def tshark_reads_them(pair, case):
 
 def damage_shows(pair, case):
     fault = ("UROCE_FAULT", "corrupt:every=20:dir=out:op=SEND*,seed=1")
-    for path in pair.record(case, fault):
+    for path in pair.record(case, fault, programs.PATIENCE_AT_LOSS):
         status, output = strictly(pair, path)
         assert status == 1 and " bad" in output, output
 

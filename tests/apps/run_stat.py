@@ -18,7 +18,6 @@ import programs
 import run_apps
 
 ITERATIONS = 20000000  # of a bandwidth test that is ended before it is through
-PATIENCE_S = 30
 
 
 class Watched:
@@ -43,13 +42,13 @@ class Watched:
         port = programs.free_port()
         process = self.start("ibv_rc_pingpong", "-g", self.runner.gid_index(self.host, "ipv4"), "-p",
                              str(port), env=env)
-        deadline = time.monotonic() + PATIENCE_S
+        deadline = time.monotonic() + programs.HANGING_S
         while not programs.listens(process.pid, port):
             assert process.alive() and time.monotonic() < deadline, process.output
             time.sleep(0.01)
         return process, port
 
-    def stat(self, *words, timeout=PATIENCE_S):
+    def stat(self, *words, timeout=programs.HANGING_S):
         command = [*self.host.enter, *places.drop_words(self.host.user), self.runner.uroce, "stat",
                    *words]
         return subprocess.run(command, capture_output=True, text=True, timeout=timeout, check=False)
@@ -60,7 +59,7 @@ class Watched:
 
     def wait_for(self, pid, what):
         """Looks until what(process) is true. Returns the process as it is then."""
-        deadline = time.monotonic() + PATIENCE_S
+        deadline = time.monotonic() + programs.HANGING_S
         while True:
             _, root = self.look(pid)
             found = [process for process in root["processes"] if what(process)]
@@ -99,9 +98,8 @@ def pair_in_traffic_counts_what_the_peer_counts(watched):
     peer = watched.wait_for(server.pid, lambda p: p["ports"][0]["hw_counters"]["rx_write_requests"] > 0)
     assert peer["queue_pairs"][0]["qpn"] == pair["peer_qpn"], peer["queue_pairs"]
     assert peer["queue_pairs"][0]["peer_qpn"] == pair["qpn"], peer["queue_pairs"]
-    later = watched.wait_for(client.pid, lambda p: p["published_ns"] > busy["published_ns"])
-    before, after = (p["ports"][0]["counters"] for p in (busy, later))
-    assert after["port_xmit_data"] > before["port_xmit_data"], (before, after)
+    sent = busy["ports"][0]["counters"]["port_xmit_data"]
+    watched.wait_for(client.pid, lambda p: p["ports"][0]["counters"]["port_xmit_data"] > sent)
     text = watched.stat(str(client.pid)).stdout
     assert "to 0x%06x at %s" % (pair["peer_qpn"], watched.host.ipv4) in text, text
     assert "port_xmit_data" in watched.stat("-c", str(client.pid)).stdout
@@ -113,10 +111,15 @@ def watching_tells_rates(watched):
     command = [*watched.host.enter, *places.drop_words(watched.host.user), watched.runner.uroce,
                "stat", "--watch=0.3", "--json", str(client.pid)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as watch:
-        first, *_, last = [json.loads(watch.stdout.readline()) for _ in range(4)]
-        watch.kill()
-    assert "rates" not in first["processes"][0]["ports"][0]
-    assert last["processes"][0]["ports"][0]["rates"]["sent_bits_per_s"] > 0, last
+        try:
+            first, second = (json.loads(watch.stdout.readline()) for _ in range(2))
+            assert "rates" not in first["processes"][0]["ports"][0]
+            deadline = time.monotonic() + programs.HANGING_S
+            while second["processes"][0]["ports"][0]["rates"]["sent_bits_per_s"] == 0:
+                assert time.monotonic() < deadline, second
+                second = json.loads(watch.stdout.readline())
+        finally:
+            watch.kill()
 
 
 def program_that_ends_is_not_shown_any_more(watched):
@@ -124,7 +127,7 @@ def program_that_ends_is_not_shown_any_more(watched):
     watched.wait_for(process.pid, lambda p: True)
     client = watched.start("ibv_rc_pingpong", "-g", watched.runner.gid_index(watched.host, "ipv4"),
                            "-p", str(port), watched.host.ipv4)
-    deadline = time.monotonic() + PATIENCE_S
+    deadline = time.monotonic() + programs.HANGING_S
     assert client.wait(deadline) == 0 and process.wait(deadline) == 0, process.output
     assert not list(folder_of(watched.host).glob("%d.*" % process.pid)), "its file is still there"
     done, root = watched.look(process.pid)
@@ -156,7 +159,7 @@ def child_of_fork_leaves_the_file_to_its_parent(watched):
             "os.wait(); print('forked', flush=True); import time; time.sleep(60)"
             % watched.host.netdev)
     process = watched.start("/usr/bin/python3", "-c", code)
-    deadline = time.monotonic() + PATIENCE_S
+    deadline = time.monotonic() + programs.HANGING_S
     while "forked" not in process.output:
         assert process.alive() and time.monotonic() < deadline, process.output
         time.sleep(0.01)
@@ -187,12 +190,13 @@ def hostile_files_do_no_harm(watched):
             file.close()
         (folder / "2.0").unlink(missing_ok=True)
     assert done.returncode == 0, done.stderr
-    lines = done.stderr.splitlines()
+    # Programs of the same user with another version of uroce may run on this machine.
+    lines = [line for line in done.stderr.splitlines() if "/1." in line or "/2.0:" in line]
     assert len(lines) == len(spoiled) + 1, done.stderr
     for words in (*spoiled, "a symbolic link"):
         assert sum(words in line for line in lines) == 1, done.stderr
     assert shown["pid"] in [p["pid"] for p in root["processes"]], root
-    assert len(root["unreadable"]) == len(lines), root["unreadable"]
+    assert len(root["unreadable"]) >= len(lines), root["unreadable"]
 
 
 @contextlib.contextmanager

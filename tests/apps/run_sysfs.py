@@ -125,9 +125,10 @@ def counters_are_those_of_now(shell):
         while not programs.listens(ends[0].pid, int(port)):
             assert ends[0].alive(), ends[0].output
         ends.append(shell.runner.start(shell.host, [*words, shell.host.ipv4]))
-        line = ("cd %s/counters; n=0; while [ $(cat port_xmit_packets) -lt 1000 ]; do sleep 0.1; done; "
-                "cat port_xmit_data; sleep 0.5; cat %s/counters/port_xmit_data; "
-                "cat ../hw_counters/rx_write_requests" % (PORT, PORT))
+        line = ("cd %s/counters; while [ $(cat port_xmit_packets) -lt 1000 ]; do sleep 0.1; done; "
+                "first=$(cat port_xmit_data); echo $first; "
+                "while [ $(cat port_xmit_data) = $first ]; do sleep 0.1; done; cat port_xmit_data; "
+                "cat ../hw_counters/rx_write_requests" % PORT)
         first, second, writes = map(int, shell.says(line))
     finally:
         for end in ends:

@@ -42,14 +42,13 @@ class Meeting:
     gids: tuple         # of the server, then of each client
     options: str = ""
     env: tuple = ()
-    timeout: int = 60
 
 
-def of_place(place, options="", env=(), clients=1, family="ipv4", timeout=60):
+def of_place(place, options="", env=(), clients=1, family="ipv4"):
     """The meeting of a place's server with so many processes at its client."""
     server, client = (getattr(host, family) for host in (place.server, place.client))
     return Meeting(place.server, (place.client,) * clients, server, (server,) + (client,) * clients,
-                   options, env, timeout)
+                   options, env)
 
 
 class Transfers:
@@ -66,7 +65,7 @@ class Transfers:
 
     def start_server(self, meeting, port):
         process = self.runner.start(meeting.server, self.words(meeting, 0, port), meeting.env)
-        deadline = time.monotonic() + meeting.timeout
+        deadline = time.monotonic() + programs.HANGING_S
         while process.alive() and not programs.listens(process.pid, port):
             if time.monotonic() > deadline:
                 process.kill()
@@ -82,7 +81,7 @@ class Transfers:
             processes.append(self.runner.start(host, self.words(meeting, index, port), meeting.env))
         return processes
 
-    def finish(self, processes, timeout):
+    def finish(self, processes, timeout=programs.HANGING_S):
         """Waits for the end of all. Returns [(output, status)]."""
         deadline = time.monotonic() + timeout
         try:
@@ -97,7 +96,7 @@ class Transfers:
     def run(self, meeting):
         """All must verify all. Returns the outputs, the server's first."""
         processes = self.start(meeting)
-        results = self.finish(processes, meeting.timeout)
+        results = self.finish(processes)
         for _, status in results:
             if status != 0:
                 raise programs.Failure("a process ended with status %d\n%s" %

@@ -125,7 +125,7 @@ class Judge:
             words += ["--fault", "drop:dir=in"]
             extra = ["--impatient"]
         else:
-            env.update(programs.PATIENCE)
+            env.update([programs.PATIENCE_AT_LOSS])
         words += ["--", PYTHON, str(folder / "judge.py"), str(folder), "uroce_" + host.netdev,
                   str(arguments.limit), *extra]
         self._process = subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE,

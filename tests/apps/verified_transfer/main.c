@@ -27,7 +27,11 @@
 #define CLIENTS_MAX 64u
 #define CQ_ENTRIES 65536
 #define AT_ONCE 32
-#define STUCK_S 60.0 /* without any completion */
+#define STUCK_S 150.0 /* without any completion */
+
+#define SECONDS_MAX 86400u
+#define SIZE_MAX_BYTES (64u << 20)
+#define DEPTH_MAX 1024u
 
 struct options {
     struct plan plan;
@@ -35,7 +39,7 @@ struct options {
     const char *gid;
     const char *host; /* NULL: be the server */
     uint32_t clients;
-    double seconds;
+    uint32_t seconds; /* 0: count operations */
     bool spin;
     uint32_t rest_us;    /* each time before it looks at what has completed */
     uint32_t patience_s; /* for the other process to come */
@@ -54,7 +58,7 @@ static const struct argp_option option_table[] = {
     {"mtu", 'm', "BYTES", 0, "path MTU (1024)", 0},
     {"clients", 'c', "N", 0, "how many clients the server waits for (1)", 0},
     {"orphan", 'o', NULL, 0, "go on when the other process dies, till the transport gives up", 0},
-    {"patience", 'P', "S", 0, "how long to wait for the other process to come (30)", 0},
+    {"patience", 'P', "S", 0, "how long to wait for the other process to come (120)", 0},
     {"rest", 'r', "US", 0, "leave the core to others for so long, again and again", 0},
     {"spin", 'S', NULL, 0, "poll without a rest, else sleep till there is an event", 0},
     {0},
@@ -83,54 +87,76 @@ static enum ibv_mtu parse_mtu(uint32_t bytes)
     return mtu;
 }
 
+/* Digits and nothing else, of a number in the range. */
+static uint32_t parse_number(const char *text, uint32_t least, uint32_t most,
+                             struct argp_state *state)
+{
+    char *end = NULL;
+    unsigned long number;
+
+    errno = 0;
+    number = strtoul(text, &end, 10);
+    if (errno != 0 || text[0] < '0' || text[0] > '9' || *end != '\0' || number < least ||
+        number > most)
+        argp_error(state, "'%s' is no number from %" PRIu32 " to %" PRIu32, text, least, most);
+    return (uint32_t)number;
+}
+
+/* Where a number goes, and what it may be. */
+struct number {
+    int key;
+    uint32_t least;
+    uint32_t most;
+    uint32_t *to;
+};
+
+static bool parse_as_number(int key, const char *argument, struct argp_state *state)
+{
+    struct options *o = state->input;
+    uint32_t mtu = 0;
+    const struct number numbers[] = {
+        {'q', 1, TRANSFER_QPS_MAX, &o->plan.qps}, {'n', 1, UINT32_MAX - 1, &o->plan.ops},
+        {'t', 1, SECONDS_MAX, &o->seconds},       {'s', 1, SIZE_MAX_BYTES, &o->plan.size},
+        {'d', 1, DEPTH_MAX, &o->plan.depth},      {'m', 256, 4096, &mtu},
+        {'c', 1, CLIENTS_MAX, &o->clients},       {'P', 0, SECONDS_MAX, &o->patience_s},
+        {'r', 0, 1000000, &o->rest_us},
+    };
+
+    for (size_t i = 0; i < sizeof(numbers) / sizeof(numbers[0]); i++) {
+        if (numbers[i].key != key)
+            continue;
+        *numbers[i].to = parse_number(argument, numbers[i].least, numbers[i].most, state);
+        if (key == 'm')
+            o->plan.mtu = parse_mtu(mtu);
+        if (key == 't')
+            o->plan.ops = UINT32_MAX;
+        return true;
+    }
+    return false;
+}
+
 static error_t parse(int key, char *argument, struct argp_state *state)
 {
     struct options *o = state->input;
-    uint32_t number = argument != NULL ? (uint32_t)strtoul(argument, NULL, 10) : 0;
 
+    if (parse_as_number(key, argument, state))
+        return 0;
     switch (key) {
     case 'p':
+        parse_number(argument, 1, 65535, state);
         o->port = argument;
         return 0;
     case 'g':
         o->gid = argument;
         return 0;
-    case 'q':
-        o->plan.qps = number;
-        return 0;
-    case 'n':
-        o->plan.ops = number;
-        return 0;
-    case 't':
-        o->seconds = strtod(argument, NULL);
-        o->plan.ops = UINT32_MAX;
-        return 0;
-    case 's':
-        o->plan.size = number;
-        return 0;
     case 'x':
         o->plan.exact = true;
-        return 0;
-    case 'd':
-        o->plan.depth = number;
         return 0;
     case 'k':
         parse_kinds(&o->plan, argument, state);
         return 0;
-    case 'm':
-        o->plan.mtu = parse_mtu(number);
-        return 0;
-    case 'c':
-        o->clients = number;
-        return 0;
     case 'o':
         o->plan.orphan = true;
-        return 0;
-    case 'P':
-        o->patience_s = number;
-        return 0;
-    case 'r':
-        o->rest_us = number;
         return 0;
     case 'S':
         o->spin = true;
@@ -139,10 +165,8 @@ static error_t parse(int key, char *argument, struct argp_state *state)
         o->host = argument;
         return 0;
     case ARGP_KEY_END:
-        if (o->port == NULL || o->gid == NULL || o->plan.qps == 0 ||
-            o->plan.qps > TRANSFER_QPS_MAX || o->plan.depth == 0 || o->plan.kind_count == 0 ||
-            o->clients == 0 || o->clients > CLIENTS_MAX)
-            argp_error(state, "a port and a GID, and counts that are possible");
+        if (o->port == NULL || o->gid == NULL || o->plan.kind_count == 0)
+            argp_error(state, "a port, a GID and a kind of operation are needed");
         return 0;
     default:
         return ARGP_ERR_UNKNOWN;
@@ -288,7 +312,7 @@ static void sleep_till_event(const struct endpoint *e, struct transfer **all, ui
 static void run(const struct options *o, const struct endpoint *e, struct transfer **all)
 {
     uint32_t count = o->host != NULL ? 1 : o->clients;
-    double end = o->seconds > 0 ? now_s() + o->seconds : 0;
+    double end = o->seconds > 0 ? now_s() + (double)o->seconds : 0;
     double moved = now_s();
     uint32_t over = 0;
 
@@ -328,7 +352,7 @@ int main(int argc, char **argv)
                  .kind_count = KIND_COUNT,
                  .mtu = IBV_MTU_1024},
         .clients = 1,
-        .patience_s = 30,
+        .patience_s = 120,
     };
     struct transfer *all[CLIENTS_MAX];
     struct endpoint e = {0};
