@@ -110,8 +110,11 @@ static bool attach_program(int fd)
         {.code = BPF_LD | BPF_B | BPF_ABS, .k = BTH_QPN_HIGH_OFFSET},
         {.code = BPF_RET | BPF_A},
     };
-    struct sock_fprog program = {.len = 2, .filter = code};
+    struct sock_fprog program;
 
+    memset(&program, 0, sizeof(program)); /* with the padding, which the kernel is shown */
+    program.len = 2;
+    program.filter = code;
     return setsockopt(fd, SOL_SOCKET, SO_ATTACH_REUSEPORT_CBPF, &program, sizeof(program)) == 0;
 }
 

@@ -31,6 +31,7 @@ struct receive_queue {
     uint32_t capacity;
     uint32_t completed;      /* own queue: receives before this one are over */
     uint32_t open;           /* posted and not over */
+    uint32_t lost;           /* shared: of the open ones so many may have gone with a queue pair */
     uint32_t errors_allowed; /* STATUS_BIT of what receives may end with now */
     bool failed;             /* own queue: an error came in this life */
     bool forged;             /* as in struct channel */

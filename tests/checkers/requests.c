@@ -161,7 +161,6 @@ bool requests_only_silent(const struct channel *c)
 
 void requests_forget(struct channel *c)
 {
-    c->delivered = c->count; /* receive completions are forgotten too */
     for (; c->completed < c->count; c->completed++) {
         c->messages[c->completed]->completed = true;
         c->messages[c->completed]->status = STATUS_WR_FLUSH_ERR;

@@ -48,7 +48,7 @@ void app_make_srq(struct app_host *home, struct app *a, uint32_t place, struct s
 {
     struct app_srq *s = &home->srqs[place];
 
-    attr.wr_max = 16;
+    attr.wr_max = SRQ_LEAST;
     attr.sge_max = 3;
     s->queue.shared = true;
     s->queue.forged = app_is_hostile(a);
@@ -56,7 +56,7 @@ void app_make_srq(struct app_host *home, struct app *a, uint32_t place, struct s
     snprintf(s->queue.name, sizeof(s->queue.name), "SRQ %u of host %u", place, home->host->index);
     s->len = a->world.plan.size_max > 4200 ? a->world.plan.size_max : 4200;
     EXPECT(srq_new(home->pd, &attr, s, &s->srq) == 0, "srq_new fails");
-    arena_init(&s->arena, home->pd, "shared receives", 14ull * s->len, &a->dice);
+    arena_init(&s->arena, home->pd, "shared receives", (SRQ_LEAST + 2ull) * s->len, &a->dice);
 }
 
 static void init_host(struct app *a, uint32_t index)

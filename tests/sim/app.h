@@ -47,9 +47,8 @@ struct app_srq {
     struct srq *srq; /* NULL: there is none */
     struct receive_queue queue;
     struct arena arena;
-    uint32_t len; /* of each request */
-    uint32_t limit_armed_count;
-    uint32_t limit_event_count;
+    uint32_t len;   /* of each request */
+    uint32_t limit; /* whose event is to come; 0: none */
 };
 
 /* Places in app_host.srqs. */
@@ -127,12 +126,16 @@ struct endpoint {
     uint32_t comm_est_count; /* events */
     uint32_t last_wqe_count;
     uint32_t error_events; /* bit n: enum engine_event_type n */
+    bool cut;              /* this life ended without the error state */
+    uint32_t former_qpn;   /* of the QP before this one */
+    uint64_t replaced_ns;  /* when that one was destroyed */
     bool draining;         /* in SQD */
     bool drained;          /* the event came */
 };
 
 enum connection_state {
     CONNECTION_RUNS,
+    CONNECTION_BREAKS, /* one QP is destroyed, the other was not told */
     CONNECTION_CLOSES, /* both QPs are in error, completions are awaited */
     CONNECTION_RESTS,  /* packets of the old life are awaited */
 };
@@ -140,7 +143,7 @@ enum connection_state {
 struct connection {
     struct endpoint *ends[2];
     enum connection_state state;
-    uint64_t rest_until_ns;
+    uint64_t rest_until_ns; /* or breaks */
     uint64_t born_ns;
     uint32_t lives;
     const struct refusal *refusal; /* the bad request of this life, or NULL */
@@ -175,6 +178,7 @@ struct app {
     struct flow_limits limits;
     uint64_t next_cut_ns;
     uint64_t next_stop_ns;
+    uint64_t next_end_ns;
     uint64_t next_famine_ns;
     bool finished;
 };
@@ -220,6 +224,9 @@ void trouble_turn(struct app *a);
 bool trouble_starves(const struct app_host *home);
 
 /* Makes a shared receive queue at place; attr: its domain and CQ, or nothing. */
+#define SRQ_REQUESTS 12u /* so many are kept posted */
+#define SRQ_LOST_MAX 8u  /* so many may be lost with queue pairs that are destroyed */
+#define SRQ_LEAST (SRQ_REQUESTS + SRQ_LOST_MAX)
 void app_make_srq(struct app_host *home, struct app *a, uint32_t place, struct srq_attr attr);
 
 /* --- turns.c --- */
@@ -254,6 +261,10 @@ void endpoint_new_queue_pair(struct endpoint *ep);
 void connection_close(struct connection *c);
 /* Both QPs are reset in the middle of everything. */
 void connection_abort(struct connection *c);
+/* One QP is destroyed in the middle of everything; the other hears of it later, or never. */
+void connection_destroy(struct connection *c);
+/* UD: the QP is destroyed in the middle of everything, and another one made. */
+void endpoint_replace(struct endpoint *ep);
 /* Moves a closing or resting connection on. */
 void connection_turn(struct connection *c);
 
@@ -265,6 +276,10 @@ bool receiving_post(struct endpoint *ep, bool bad);
 void receiving_forget(struct endpoint *ep);
 
 void receiving_turn(struct endpoint *ep);
+/* The shared queue that the QP takes from, XRC: the first of those; NULL: its own. */
+struct app_srq *receiving_srq(const struct endpoint *ep);
+/* The event came. */
+void receiving_limit_reached(struct app_srq *s);
 void receiving_shared_turn(struct app *a, struct app_host *home);
 /* Returns true when the sender is known to have asked for a solicited event. */
 bool receiving_completed(struct app *a, const struct work *w, const struct completion *wc);

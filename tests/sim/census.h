@@ -40,6 +40,17 @@
     T(UNBOUND, "windows of type 1 bound to nothing")                                               \
     T(INVALIDATED, "windows of type 2 invalidated by their owner")                                 \
     T(SEND_INVALIDATED, "windows of type 2 invalidated by a SEND of the peer")                     \
+    T(SRQ_LIMIT, "limits of shared receive queues that were reached")                              \
+    T(SRQ_RESIZED, "shared receive queues that changed their size")                                \
+    T(TO_XRC, "messages that came to a shared receive queue of XRC")                               \
+    T(FLUSHED, "FLUSHes done")                                                                     \
+    T(ATOMICALLY_WRITTEN, "ATOMIC WRITEs done")                                                    \
+    T(DRAINED, "send queues that were drained and went on")                                        \
+    T(LATE, "queue pairs that were ready to send after packets had come")                          \
+    T(CLOSED, "connections put to the error state with requests under way")                        \
+    T(RESET, "connections reset with requests under way")                                          \
+    T(DESTROYED, "connections of which one queue pair was destroyed with requests under way")      \
+    T(REPLACED, "UD queue pairs destroyed with requests under way")                                \
     T(MOVED, "regions that got another address and key between two requests of the peer")          \
     T(MOVED_OWN, "regions of send requests that got another address and key")                      \
     T(THROUGH_WINDOW, "requests that went through a window")                                       \

@@ -5,10 +5,10 @@
  * send queues are drained and go on, a QP becomes ready to send after its peer.
  */
 #include "sim/app.h"
+#include "sim/census.h"
 #include "support/expect.h"
 
 #define CQ_LEAST 1500u /* more than all that can be outstanding on a host */
-#define SRQ_LEAST 12u
 
 static void resize_cq(struct app *a, struct app_host *home)
 {
@@ -21,6 +21,7 @@ static void resize_cq(struct app *a, struct app_host *home)
 static void change_srq(struct app *a, struct app_host *home)
 {
     uint32_t wr_max = SRQ_LEAST + (uint32_t)dice_below(&a->dice, 30);
+    uint32_t limit = (uint32_t)dice_between(&a->dice, 0, SRQ_REQUESTS - 1);
     struct app_srq *s = &home->srqs[dice_below(&a->dice, HOST_SRQS)];
     int error;
 
@@ -28,11 +29,10 @@ static void change_srq(struct app *a, struct app_host *home)
         return;
     error = srq_resize(s->srq, wr_max);
     EXPECT(error == 0, "srq_resize to %u with %u open returns %d", wr_max, s->queue.open, error);
-    error = srq_set_limit(s->srq, (uint32_t)dice_between(&a->dice, 1, 5));
+    census_add(TROUBLE_SRQ_RESIZED, 1);
+    error = srq_set_limit(s->srq, limit);
     EXPECT(error == 0, "srq_set_limit returns %d", error);
-    s->limit_armed_count++;
-    EXPECT(s->limit_event_count <= s->limit_armed_count,
-           "host %u: more events of the SRQ's limit than it was armed", home->host->index);
+    s->limit = limit;
 }
 
 /* --- draining --- */
@@ -75,6 +75,7 @@ static void go_on(struct endpoint *ep)
     change_when_drained(ep);
     ep->draining = false;
     ep->flow.draining = false;
+    census_add(TROUBLE_DRAINED, 1);
     ladder_note(ep->app->world.ladder, ep->app->world.now, ep->home->host->index, "%s goes on",
                 ep->channel.name);
     endpoint_modify(ep, QP_RTS, 0);
@@ -104,6 +105,8 @@ static void change_endpoint(struct endpoint *ep)
         return;
     if (qp_state(ep->qp) == QP_SQE && ep->service == SERVICE_UD && requests_open(&ep->channel) == 0)
         recover(ep);
+    if (ep->service == SERVICE_UD && dice_chance(d, 20000))
+        endpoint_replace(ep);
     if (qp_state(ep->qp) == QP_RTR && (ep->comm_est_count > 0 || dice_percent(d, 3)))
         endpoint_to_rts(ep);
     else if (qp_state(ep->qp) == QP_SQD && ep->drained && dice_percent(d, 20))

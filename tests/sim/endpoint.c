@@ -62,6 +62,8 @@ void endpoint_to_rts(struct endpoint *ep)
 {
     uint32_t mask = QP_ATTR_SQ_PSN;
 
+    if (ep->comm_est_count > 0)
+        census_add(TROUBLE_LATE, 1);
     /* What came in order came while the QP was ready to receive only. */
     if (ep->flow.peer && ep->flow.expected > ep->flow.peer->psn_first)
         EXPECT(ep->comm_est_count == 1 || app_is_hostile(ep->app),
@@ -152,6 +154,7 @@ static void aim(struct endpoint *ep, uint32_t pmtu)
     ep->last_wqe_count = 0;
     ep->comm_est_count = 0;
     ep->error_events = 0;
+    ep->cut = false;
 }
 
 void endpoint_connect(struct endpoint *a, struct endpoint *b)

@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* Posts receive requests, some in time and some late, and hands their completions to the checker.
  */
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "sim/app.h"
+#include "sim/census.h"
 #include "support/expect.h"
 
 static void give_back(struct arena *arena, struct receive *r)
@@ -97,12 +99,37 @@ void receiving_turn(struct endpoint *ep)
     }
 }
 
+void receiving_limit_reached(struct app_srq *s)
+{
+    EXPECT(s->limit > 0, "%s: an event of a limit that is not armed", s->queue.name);
+    s->limit = 0;
+    census_add(TROUBLE_SRQ_LIMIT, 1);
+}
+
+/* The event of the limit has come if it was due: all that was raised is taken by now. */
+static void check_limit(const struct app_srq *s)
+{
+    struct srq_attr attr;
+
+    srq_query(s->srq, &attr);
+    EXPECT(attr.limit == s->limit, "%s: its limit is %u and should be %u", s->queue.name,
+           attr.limit, s->limit);
+    EXPECT(s->queue.open >= s->limit, "%s: no event of the limit %u, %u requests are left",
+           s->queue.name, s->limit, s->queue.open);
+    if (s->limit > 1)
+        EXPECT(srq_resize(s->srq, s->limit - 1) == -EINVAL, "%s: it shrinks below its limit",
+               s->queue.name);
+}
+
 static void refill(struct app *a, struct app_host *home, struct app_srq *s)
 {
     struct dice *d = &a->dice;
     bool prompt = world_is_healed(&a->world) || a->world.plan.mode == MODE_lossless;
 
-    while (s->srq && s->queue.open < 12 && (prompt || dice_percent(d, 40))) {
+    if (!s->srq)
+        return;
+    check_limit(s);
+    while (s->queue.open < SRQ_REQUESTS + s->queue.lost && (prompt || dice_percent(d, 40))) {
         struct receive *r = draw(&s->arena, s->len, 3, d);
         struct receive_wr w;
         int error;
@@ -125,6 +152,13 @@ void receiving_shared_turn(struct app *a, struct app_host *home)
         refill(a, home, &home->srqs[i]);
 }
 
+struct app_srq *receiving_srq(const struct endpoint *ep)
+{
+    if (ep->receives == &ep->own)
+        return NULL;
+    return &ep->home->srqs[ep->mute ? SRQ_XRC_FIRST : SRQ_PLAIN];
+}
+
 /* The shared queue that the request is of; NULL: the QP's own. */
 static struct app_srq *srq_of(const struct endpoint *ep, const struct receive *r)
 {
@@ -145,7 +179,7 @@ static bool may_take_from(const struct endpoint *ep, const struct app_srq *s,
 static struct endpoint *find_endpoint(const struct app *a, uint32_t qpn)
 {
     for (uint32_t i = 0; i < a->endpoint_count; i++) {
-        if (qp_qpn(a->endpoints[i]->qp) == qpn)
+        if (qp_qpn(a->endpoints[i]->qp) == qpn || a->endpoints[i]->former_qpn == qpn)
             return a->endpoints[i];
     }
     return NULL;
@@ -179,8 +213,10 @@ bool receiving_completed(struct app *a, const struct work *w, const struct compl
     from = ep->peer ? ep->peer : find_endpoint(a, wc->src_qpn);
     to = (struct receiver){.destination = ep, .duplicates = plan_disorders(&a->world.plan)};
     m = delivery_completed(from ? &from->channel : NULL, w->receive, wc, &to);
-    if (m && m->opcode == WR_SEND_INV)
+    if (m && m->opcode == WR_SEND_INV && !ep->cut)
         check_lent(ep, m);
+    if (m && ep->mute)
+        census_add(TROUBLE_TO_XRC, 1);
     give_back(s ? &s->arena : &ep->inbox, w->receive);
     if (wc->status != STATUS_SUCCESS && ep->connection)
         connection_close(ep->connection);

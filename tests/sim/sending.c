@@ -92,7 +92,7 @@ static bool has_receive(const struct endpoint *ep, const struct receive_queue *q
         return true;
     if (w->plan.mode == MODE_exhaustion && !endpoint_is_reliable(ep))
         return true;
-    return promised(ep->app, q) < q->open;
+    return promised(ep->app, q) + q->lost < q->open;
 }
 
 /* XRC: one of the SRQs of the peer's domain. */
@@ -575,6 +575,10 @@ void sending_completed(struct endpoint *ep, struct message *m, const struct comp
            ep->channel.name);
     requests_completed(&ep->channel, m, wc);
     note_giving_up(ep, wc);
+    if (wc->status == STATUS_SUCCESS && m->opcode == WR_FLUSH)
+        census_add(TROUBLE_FLUSHED, 1);
+    if (wc->status == STATUS_SUCCESS && m->opcode == WR_ATOMIC_WRITE)
+        census_add(TROUBLE_ATOMICALLY_WRITTEN, 1);
     if (wc->status == STATUS_RNR_RETRY_EXC_ERR && !app_is_hostile(ep->app))
         EXPECT(ep->flow.rnr_naks == ep->attr.rnr_retry + 1u,
                "%s: gives up after %u RNR NAKs, not %u", ep->channel.name, ep->flow.rnr_naks,

@@ -68,10 +68,17 @@ static void give_up(struct app *a)
 {
     struct connection *c = &a->connections[dice_below(&a->dice, a->connection_count)];
 
-    if (dice_percent(&a->dice, 30))
+    switch (dice_below(&a->dice, 3)) {
+    case 0:
         connection_abort(c);
-    else
+        break;
+    case 1:
+        connection_destroy(c);
+        break;
+    case 2:
         connection_close(c);
+        break;
+    }
 }
 
 /* --- hosts --- */
@@ -143,9 +150,10 @@ void trouble_turn(struct app *a)
     }
     if (p->cut_ns > 0 && w->now >= a->next_cut_ns) {
         a->next_cut_ns = later(a, p->cut_ns);
-        if (p->mode == MODE_exhaustion && dice_percent(&a->dice, 30))
-            give_up(a);
-        else
-            cut(a);
+        cut(a);
+    }
+    if (p->mode == MODE_exhaustion && w->now >= a->next_end_ns) {
+        a->next_end_ns = w->now + dice_below(&a->dice, p->heal_ns / 2);
+        give_up(a);
     }
 }

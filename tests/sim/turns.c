@@ -144,7 +144,7 @@ void app_event(struct host *h, const struct engine_event *event)
                 ep ? " of " : "", ep ? ep->channel.name : "");
     EXPECT(event->type != ENGINE_EVENT_CQ_ERR, "host %u: a completion queue overflows", h->index);
     if (event->type == ENGINE_EVENT_SRQ_LIMIT)
-        ((struct app_srq *)srq_context(event->srq))->limit_event_count++;
+        receiving_limit_reached(srq_context(event->srq));
     if (!ep)
         return;
     ep->error_events |= 1u << event->type;
@@ -229,7 +229,7 @@ uint32_t app_work_of(struct app *a, struct app_host *home)
             continue;
         count += poll_own(a, ep);
         receiving_turn(ep);
-        if (ep->peer)
+        if (ep->connection && ep->connection->state == CONNECTION_RUNS)
             windows_turn(ep);
         count += sending_turn(ep);
         if (ep->connection && ep == ep->connection->ends[0])

@@ -26,12 +26,19 @@ static struct endpoint *endpoint_at(const struct host *h, uint32_t qpn)
 
 static struct flow *sender(struct host *h, const struct host *to, uint32_t dest, uint32_t src)
 {
-    struct endpoint *ep = endpoint_at(to, dest);
+    struct app *a = app_of(h);
+    struct endpoint *ep = endpoint_at(h, src);
+    uint32_t i;
 
-    ep = ep && ep->service != SERVICE_UD ? ep->peer : endpoint_at(h, src);
-    if (!ep || ep->home->host != h)
-        return NULL;
-    return &ep->flow;
+    /* Which QP it was for: that may be gone. */
+    for (i = 0; i < a->endpoint_count; i++) {
+        struct endpoint *other = a->endpoints[i];
+
+        if (other->home->host == h && other->peer && other->peer->home->host == to &&
+            other->attr.dest_qpn == dest)
+            return &other->flow;
+    }
+    return ep && ep->service == SERVICE_UD ? &ep->flow : NULL;
 }
 
 static struct flow *receiver(const struct host *to, uint32_t dest)
