@@ -150,6 +150,7 @@ struct connection {
     struct endpoint *refused;      /* who posted it */
     struct message *refused_message;
     struct mr *refusal_mr; /* a region made for it */
+    struct mw *refusal_mw; /* a window made for it, or NULL */
     uint32_t goes_in;      /* turns until that region, or going, goes away; 0: never */
     struct piece going;
     struct piece gone; /* memory that is not there any more */
@@ -367,5 +368,7 @@ void refusal_memory_turn(struct connection *c);
 /* The life of the connection is over: what the bad request should have led to is there. */
 void refusal_check(struct connection *c);
 void refusal_fini(struct connection *c);
+/* Names bad requests that were never posted, in all seeds. Returns how many. */
+uint32_t refusals_missing(bool print_all);
 
 #endif

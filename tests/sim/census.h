@@ -10,7 +10,7 @@
 #include <stdint.h>
 
 /* So many seeds must have seen every kind. */
-#define CENSUS_SEEDS 500u
+#define CENSUS_SEEDS 1000u
 
 #define TROUBLES(T)                                                                                \
     T(LOST, "packets lost")                                                                        \

@@ -182,6 +182,7 @@ void endpoint_connect(struct endpoint *a, struct endpoint *b)
     c->state = CONNECTION_RUNS;
     c->born_ns = a->app->world.now;
     c->refusal = NULL;
+    c->refused_message = NULL;
     c->goes_in = 0;
     c->going = (struct piece){0};
     c->gone = (struct piece){0};

@@ -329,12 +329,14 @@ static bool read_options(int argc, char **argv)
 /* A kind of trouble that a long run of all modes never met is not tested. */
 static bool check_census(void)
 {
-    if (options.census)
+    if (options.census) {
         census_print();
+        refusals_missing(true);
+    }
     if (options.singly || options.mode != MODE_COUNT ||
         options.last - options.first + 1 < CENSUS_SEEDS)
         return true;
-    return census_missing() == 0;
+    return census_missing() + refusals_missing(false) == 0;
 }
 
 int main(int argc, char **argv)

@@ -6,6 +6,7 @@
  * that they aim at is watched: nothing is claimed, so nothing may change.
  */
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 
 #include "sim/app.h"
@@ -22,16 +23,32 @@ enum fault {
     FAULT_NO_RIGHT,   /* a region of the peer without remote rights */
     FAULT_FOREIGN_PD, /* a region of another protection domain */
     FAULT_FREED_KEY,
+    FAULT_CHANGED_KEY,
+    FAULT_RIGHT_TAKEN,
     FAULT_UNALIGNED,
     FAULT_QP_FORBIDS, /* the peer's QP does not do this */
     FAULT_TOO_LONG,   /* longer than the receive request */
     FAULT_INVALID_KEY_TO_INVALIDATE,
     FAULT_BAD_RECEIVE, /* the receive request has a key that is not good */
     FAULT_WRONG_SRQ,   /* none that the peer's domain has */
+    /* the key is a window's */
+    FAULT_UNBOUND_WINDOW,
+    FAULT_ENDED_WINDOW,
+    FAULT_READ_ONLY_WINDOW,
+    FAULT_PAST_THE_WINDOW,
+    FAULT_WINDOW_OF_ANOTHER, /* type 2, bound to another QP */
+    /* local requests */
+    FAULT_BIND_TO_NOTHING,
+    FAULT_BIND_PAST_THE_END,
+    FAULT_BIND_NOT_ALLOWED, /* the region is not to be bound to */
+    FAULT_BIND_TWICE,       /* type 2 */
+    FAULT_INVALIDATE_NOTHING,
+    FAULT_INVALIDATE_REGION,
     FAULT_LOCAL_KEY,
     FAULT_LOCAL_READ_ONLY,
     /* what goes away while the request is under way, or not before it is done */
     FAULT_REGION_GOES,
+    FAULT_WINDOW_GOES,
     FAULT_MEMORY_GOES,
     FAULT_LOCAL_REGION_GOES,
     FAULT_LOCAL_MEMORY_GOES,
@@ -45,9 +62,15 @@ enum fault {
 #define READS KIND(WR_READ)
 #define ATOMICS (KIND(WR_CMP_SWAP) | KIND(WR_FETCH_ADD))
 #define SENDS (KIND(WR_SEND) | KIND(WR_SEND_IMM))
-#define REMOTE (WRITES | READS | ATOMICS)
+#define AWRITE KIND(WR_ATOMIC_WRITE)
+#define FLUSHES KIND(WR_FLUSH)
+#define BINDS KIND(WR_BIND_MW)
+#define INVS KIND(WR_LOCAL_INV)
+#define WITH_MEMORY (WRITES | READS | ATOMICS | AWRITE)
+#define REMOTE (WITH_MEMORY | FLUSHES)
 
 #define RC (1u << SERVICE_RC | XRC)
+#define ONLY_RC (1u << SERVICE_RC)
 #define XRC (1u << SERVICE_XRC)
 #define UC (1u << SERVICE_UC)
 #define UD (1u << SERVICE_UD)
@@ -71,15 +94,29 @@ static const struct refusal refusals[] = {
     {"no right",                  FAULT_NO_RIGHT,          RC | UC,      REMOTE,          STATUS_REM_ACCESS_ERR,  ENGINE_EVENT_QP_ACCESS_ERR},
     {"another domain",            FAULT_FOREIGN_PD,        RC | UC,      REMOTE,          STATUS_REM_ACCESS_ERR,  ENGINE_EVENT_QP_ACCESS_ERR},
     {"key of a freed region",     FAULT_FREED_KEY,         RC | UC,      REMOTE,          STATUS_REM_ACCESS_ERR,  ENGINE_EVENT_QP_ACCESS_ERR},
-    {"unaligned atomic",          FAULT_UNALIGNED,         RC,           ATOMICS,         STATUS_REM_INV_REQ_ERR, ENGINE_EVENT_QP_REQ_ERR},
+    {"key before a change",       FAULT_CHANGED_KEY,       RC | UC,      REMOTE,          STATUS_REM_ACCESS_ERR,  ENGINE_EVENT_QP_ACCESS_ERR},
+    {"a right was taken",         FAULT_RIGHT_TAKEN,       RC | UC,      REMOTE,          STATUS_REM_ACCESS_ERR,  ENGINE_EVENT_QP_ACCESS_ERR},
+    {"window that is not bound",  FAULT_UNBOUND_WINDOW,    ONLY_RC | UC, REMOTE,          STATUS_REM_ACCESS_ERR,  ENGINE_EVENT_QP_ACCESS_ERR},
+    {"window that was ended",     FAULT_ENDED_WINDOW,      ONLY_RC | UC, REMOTE,          STATUS_REM_ACCESS_ERR,  ENGINE_EVENT_QP_ACCESS_ERR},
+    {"window to read",            FAULT_READ_ONLY_WINDOW,  ONLY_RC | UC, WRITES | AWRITE | ATOMICS | FLUSHES, STATUS_REM_ACCESS_ERR, ENGINE_EVENT_QP_ACCESS_ERR},
+    {"past the window",           FAULT_PAST_THE_WINDOW,   ONLY_RC | UC, REMOTE,          STATUS_REM_ACCESS_ERR,  ENGINE_EVENT_QP_ACCESS_ERR},
+    {"window of another QP",      FAULT_WINDOW_OF_ANOTHER, ONLY_RC | UC, REMOTE,          STATUS_REM_ACCESS_ERR,  ENGINE_EVENT_QP_ACCESS_ERR},
+    {"binds to nothing",          FAULT_BIND_TO_NOTHING,   RC | UC,      BINDS,           STATUS_MW_BIND_ERR,     EVENT_NONE},
+    {"binds past the end",        FAULT_BIND_PAST_THE_END, RC | UC,      BINDS,           STATUS_MW_BIND_ERR,     EVENT_NONE},
+    {"binds what must not be",    FAULT_BIND_NOT_ALLOWED,  RC | UC,      BINDS,           STATUS_MW_BIND_ERR,     EVENT_NONE},
+    {"binds what is bound",       FAULT_BIND_TWICE,        RC | UC,      BINDS,           STATUS_MW_BIND_ERR,     EVENT_NONE},
+    {"invalidates nothing",       FAULT_INVALIDATE_NOTHING, RC | UC,     INVS,            STATUS_MW_BIND_ERR,     EVENT_NONE},
+    {"invalidates a region",      FAULT_INVALIDATE_REGION, RC | UC,      INVS,            STATUS_MW_BIND_ERR,     EVENT_NONE},
+    {"unaligned atomic",          FAULT_UNALIGNED,         RC,           ATOMICS | AWRITE, STATUS_REM_INV_REQ_ERR, ENGINE_EVENT_QP_REQ_ERR},
     {"not enabled on the QP",     FAULT_QP_FORBIDS,        RC | UC,      REMOTE,          STATUS_REM_INV_REQ_ERR, ENGINE_EVENT_QP_REQ_ERR},
     {"longer than its receive",   FAULT_TOO_LONG,          RC | UC,      SENDS,           STATUS_REM_INV_REQ_ERR, ENGINE_EVENT_QP_REQ_ERR},
     {"invalidates no key",        FAULT_INVALID_KEY_TO_INVALIDATE, RC,   KIND(WR_SEND_INV), STATUS_REM_ACCESS_ERR, ENGINE_EVENT_QP_ACCESS_ERR},
     {"receive with a wrong key",  FAULT_BAD_RECEIVE,       RC,           SENDS,           STATUS_REM_OP_ERR,      EVENT_NONE},
     {"names no SRQ",              FAULT_WRONG_SRQ,         XRC,          REMOTE | SENDS,  STATUS_REM_INV_REQ_ERR, ENGINE_EVENT_QP_ACCESS_ERR},
-    {"wrong local key",           FAULT_LOCAL_KEY,         RC | UC | UD, REMOTE | SENDS,  STATUS_LOC_PROT_ERR,    EVENT_NONE},
+    {"wrong local key",           FAULT_LOCAL_KEY,         RC | UC | UD, WITH_MEMORY | SENDS,  STATUS_LOC_PROT_ERR,    EVENT_NONE},
     {"answer to read-only memory", FAULT_LOCAL_READ_ONLY,  RC,           READS | ATOMICS, STATUS_LOC_PROT_ERR,    EVENT_NONE},
     {"its region goes",           FAULT_REGION_GOES,       RC,           WRITES | READS,  STATUS_REM_ACCESS_ERR,  ENGINE_EVENT_QP_ACCESS_ERR},
+    {"its window goes",           FAULT_WINDOW_GOES,       ONLY_RC,      WRITES | READS,  STATUS_REM_ACCESS_ERR,  ENGINE_EVENT_QP_ACCESS_ERR},
     {"its memory goes",           FAULT_MEMORY_GOES,       RC,           WRITES | READS,  STATUS_REM_OP_ERR,      ENGINE_EVENT_QP_ACCESS_ERR},
     {"its local region goes",     FAULT_LOCAL_REGION_GOES, RC | UC,      WRITES | READS | SENDS, STATUS_LOC_PROT_ERR, EVENT_NONE},
     {"its local memory goes",     FAULT_LOCAL_MEMORY_GOES, RC | UC,      WRITES | READS | SENDS, STATUS_LOC_PROT_ERR, EVENT_NONE},
@@ -87,6 +124,25 @@ static const struct refusal refusals[] = {
     {"no such QP",                FAULT_NO_SUCH_QP,        UD,           SENDS,           STATUS_SUCCESS,         EVENT_NONE},
 };
 /* clang-format on */
+
+#define REFUSAL_COUNT (sizeof(refusals) / sizeof(refusals[0]))
+
+static uint64_t counts[REFUSAL_COUNT]; /* how often each was posted, over all seeds */
+
+uint32_t refusals_missing(bool print_all)
+{
+    uint32_t missing = 0;
+
+    for (size_t i = 0; i < REFUSAL_COUNT; i++) {
+        if (print_all)
+            printf("%12lu bad requests: %s\n", (unsigned long)counts[i], refusals[i].name);
+        if (counts[i] > 0)
+            continue;
+        printf("never happened: bad request: %s\n", refusals[i].name);
+        missing++;
+    }
+    return missing;
+}
 
 /* It may be too late to hurt. */
 static bool may_succeed(const struct refusal *r)
@@ -101,7 +157,7 @@ static enum wr_opcode roll_kind(const struct endpoint *ep, const struct refusal 
     uint32_t opcode;
 
     if (ep->service == SERVICE_UC)
-        kinds &= WRITES | SENDS;
+        kinds &= WRITES | SENDS | BINDS | INVS;
     else if (ep->service == SERVICE_UD)
         kinds &= SENDS;
     do {
@@ -136,8 +192,8 @@ static void aim_well(struct endpoint *ep, struct message *m)
     m->rkey = ep->peer->target.mr->key;
 }
 
-static const uint32_t all_rights =
-    ACCESS_LOCAL_WRITE | ACCESS_REMOTE_WRITE | ACCESS_REMOTE_READ | ACCESS_REMOTE_ATOMIC;
+static const uint32_t all_rights = ACCESS_LOCAL_WRITE | ACCESS_REMOTE_WRITE | ACCESS_REMOTE_READ |
+                                   ACCESS_REMOTE_ATOMIC | ACCESS_FLUSH_GLOBAL | ACCESS_MW_BIND;
 
 static void spoil_address(struct endpoint *ep, struct message *m, enum fault fault)
 {
@@ -178,10 +234,104 @@ static void spoil_region(struct endpoint *ep, struct message *m, enum fault faul
         aim_at(m, make_region(c, home->pd, target, all_rights, d));
         EXPECT(mr_free(c->refusal_mr) == 0, "mr_free fails");
         c->refusal_mr = NULL;
+    } else if (fault == FAULT_CHANGED_KEY) {
+        aim_at(m, make_region(c, home->pd, target, all_rights, d));
+        EXPECT(mr_change(c->refusal_mr, NULL, NULL) == 0, "mr_change fails");
+    } else if (fault == FAULT_RIGHT_TAKEN) {
+        aim_at(m, make_region(c, home->pd, target, all_rights, d));
+        EXPECT(mr_set_access(c->refusal_mr, NULL, ACCESS_LOCAL_WRITE) == 0, "mr_set_access fails");
     } else if (fault == FAULT_REGION_GOES) {
         aim_at(m, make_region(c, home->pd, target, all_rights, d));
         c->goes_in = (uint32_t)dice_between(d, 1, 4);
     }
+}
+
+/* A window of whose over all of a region that is made for it. */
+static struct mw *make_window(struct connection *c, const struct endpoint *whose, enum mw_type type,
+                              uint32_t access)
+{
+    struct dice *d = &whose->app->dice;
+    const struct mr *mr =
+        make_region(c, whose->home->pd, &c->refused->peer->target_book, all_rights, d);
+    struct mw_bind bind = {
+        .region_key = mr->key, .addr = mr->iova, .len = mr->len, .access = access};
+
+    EXPECT(mw_new(whose->home->pd, type, &c->refusal_mw) == 0, "mw_new fails");
+    bind.window_key = c->refusal_mw->view.key;
+    bind.key = bind.window_key ^ (uint32_t)dice_below(d, 256);
+    EXPECT(mw_bind(whose->qp, &bind) == 0, "a window cannot be bound");
+    return c->refusal_mw;
+}
+
+static const struct endpoint *another_on(const struct endpoint *ep)
+{
+    const struct app *a = ep->app;
+
+    for (uint32_t i = 0; i < a->endpoint_count; i++) {
+        const struct endpoint *other = a->endpoints[i];
+
+        if (other != ep && other->home == ep->home && !other->mute)
+            return other;
+    }
+    return NULL;
+}
+
+static void spoil_window(struct endpoint *ep, struct message *m, enum fault fault)
+{
+    const uint32_t rights = all_rights & ~(uint32_t)(ACCESS_LOCAL_WRITE | ACCESS_MW_BIND);
+    enum mw_type type = dice_percent(&ep->app->dice, 50) ? MW_TYPE_1 : MW_TYPE_2;
+    struct connection *c = ep->connection;
+    const struct endpoint *peer = ep->peer;
+
+    if (fault == FAULT_UNBOUND_WINDOW) {
+        EXPECT(mw_new(peer->home->pd, type, &c->refusal_mw) == 0, "mw_new fails");
+        m->rkey = c->refusal_mw->view.key;
+    } else if (fault == FAULT_ENDED_WINDOW) {
+        aim_at(m, &make_window(c, peer, MW_TYPE_2, rights)->view);
+        EXPECT(mw_invalidate(peer->home->host->engine, peer->home->pd, m->rkey) == MR_OK,
+               "mw_invalidate fails");
+    } else if (fault == FAULT_READ_ONLY_WINDOW) {
+        aim_at(m, &make_window(c, peer, type, ACCESS_REMOTE_READ)->view);
+    } else if (fault == FAULT_PAST_THE_WINDOW) {
+        aim_at(m, &make_window(c, peer, type, rights)->view);
+        m->remote_addr = (m->remote_addr + c->refusal_mw->view.len + 7) & ~7ull;
+    } else if (fault == FAULT_WINDOW_OF_ANOTHER) {
+        aim_at(m, &make_window(c, another_on(peer), MW_TYPE_2, rights)->view);
+    } else if (fault == FAULT_WINDOW_GOES) {
+        aim_at(m, &make_window(c, peer, type, rights)->view);
+        c->goes_in = (uint32_t)dice_between(&ep->app->dice, 1, 4);
+    }
+}
+
+/* Local requests: what they name is not what they need. */
+static void spoil_local(struct endpoint *ep, struct draft *d, enum fault fault)
+{
+    struct connection *c = ep->connection;
+    enum mw_type type = fault == FAULT_BIND_TWICE ? MW_TYPE_2 : MW_TYPE_1;
+    struct mr *mr;
+
+    if (fault == FAULT_INVALIDATE_REGION)
+        d->m->imm = ep->arena.regions[0].mr->key;
+    else if (fault == FAULT_INVALIDATE_NOTHING)
+        d->m->imm = ep->arena.regions[0].mr->key ^ 0x5a00;
+    if (fault < FAULT_BIND_TO_NOTHING || fault > FAULT_BIND_TWICE)
+        return;
+    mr = make_region(c, ep->home->pd, &ep->arena.book,
+                     all_rights & ~(fault == FAULT_BIND_NOT_ALLOWED ? (uint32_t)ACCESS_MW_BIND : 0),
+                     &ep->app->dice);
+    EXPECT(mw_new(ep->home->pd, type, &c->refusal_mw) == 0, "mw_new fails");
+    d->bind = (struct mw_bind){.window_key = c->refusal_mw->view.key,
+                               .region_key = mr->key,
+                               .key = c->refusal_mw->view.key,
+                               .addr = mr->iova,
+                               .len = mr->len,
+                               .access = ACCESS_REMOTE_WRITE};
+    if (fault == FAULT_BIND_TO_NOTHING)
+        d->bind.region_key ^= 0x5a00;
+    else if (fault == FAULT_BIND_PAST_THE_END)
+        d->bind.len++;
+    else if (fault == FAULT_BIND_TWICE)
+        EXPECT(mw_bind(ep->qp, &d->bind) == 0, "a window cannot be bound");
 }
 
 /* The last piece lies in a region of its own. */
@@ -237,6 +387,8 @@ static bool is_time_for(const struct endpoint *ep, const struct refusal *r)
 
     if (r->fault == FAULT_QP_FORBIDS)
         return idle && qp_state(ep->peer->qp) == QP_RTS;
+    if (r->fault == FAULT_WINDOW_OF_ANOTHER)
+        return another_on(ep->peer) != NULL;
     if (r->fault == FAULT_BAD_RECEIVE)
         return idle && peer_waits_for_nothing(ep);
     return true;
@@ -254,8 +406,10 @@ static uint32_t length_for(const struct endpoint *ep, const struct refusal *r, e
     struct dice *d = &ep->app->dice;
     uint32_t len;
 
-    if (opcode_is_atomic(kind))
+    if (opcode_is_atomic(kind) || kind == WR_ATOMIC_WRITE)
         return 8;
+    if (opcode_is_local(kind) || kind == WR_FLUSH)
+        return 0;
     if (ep->service == SERVICE_UD)
         return (uint32_t)dice_between(d, 1, ep->init.pmtu);
     if (may_succeed(r))
@@ -305,10 +459,12 @@ static void spoil(struct endpoint *ep, struct draft *d, const struct refusal *r)
     aim_well(ep, m);
     spoil_address(ep, m, r->fault);
     spoil_region(ep, m, r->fault);
+    spoil_window(ep, m, r->fault);
+    spoil_local(ep, d, r->fault);
     if (may_succeed(r)) {
         uint64_t offset = m->remote_addr - ep->peer->target.iova; /* of the aligned start */
 
-        if (r->fault == FAULT_REGION_GOES)
+        if (r->fault == FAULT_REGION_GOES || r->fault == FAULT_WINDOW_GOES)
             offset = 0; /* the region begins where the target does */
         m->where = (struct piece){&ep->peer->target_book, BOOK_GUARD + offset, m->length};
         sending_claim(ep, m);
@@ -319,7 +475,7 @@ static void spoil(struct endpoint *ep, struct draft *d, const struct refusal *r)
 /* What may come of it beside its own status. */
 static void allow_consequences(struct endpoint *ep, struct message *m, const struct refusal *r)
 {
-    bool local = r->status == STATUS_LOC_PROT_ERR;
+    bool local = r->status == STATUS_LOC_PROT_ERR || r->status == STATUS_MW_BIND_ERR;
 
     m->refused = !may_succeed(r);
     if (endpoint_is_reliable(ep) || local)
@@ -348,7 +504,8 @@ static bool draft_refusal(struct endpoint *ep, struct draft *d, const struct ref
         d->m->flags |= WR_SIGNALED;
     d->m->compare = dice_u64(&ep->app->dice);
     d->m->swap = dice_u64(&ep->app->dice);
-    if (!sending_take_memory(ep, d, 1)) {
+    d->m->flush_len = 8;
+    if ((opcode_carries_data(kind) || opcode_fetches(kind)) && !sending_take_memory(ep, d, 1)) {
         free(d->m);
         return false;
     }
@@ -365,10 +522,11 @@ static bool post_refusal(struct endpoint *ep, const struct refusal *r)
 
     if (!draft_refusal(ep, &d, r))
         return false;
+    ep->connection->refused = ep;
     spoil(ep, &d, r);
     prepare_peer(ep, r);
     ep->connection->refusal = r;
-    ep->connection->refused = ep;
+    counts[r - refusals]++;
     ep->connection->refused_message = d.m;
     allow_consequences(ep, d.m, r);
     sending_post(ep, &d);
@@ -394,17 +552,34 @@ static bool post_bad_datagram(struct endpoint *ep, const struct refusal *r)
         d.sges[0].lkey ^= 0x5a;
     if (r->fault == FAULT_LOCAL_KEY)
         d.m->errors_allowed = STATUS_BIT(r->status);
+    counts[r - refusals]++;
     sending_post(ep, &d);
     return true;
+}
+
+/* One that is seldom possible is taken more often when it is. */
+static const struct refusal *roll_refusal(const struct endpoint *ep)
+{
+    struct dice *d = &ep->app->dice;
+    const struct refusal *r = &refusals[dice_below(d, REFUSAL_COUNT)];
+
+    for (size_t i = 0; i < REFUSAL_COUNT && ep->service == SERVICE_RC; i++) {
+        if (refusals[i].fault == FAULT_BAD_RECEIVE && is_time_for(ep, &refusals[i]) &&
+            dice_percent(d, 20))
+            return &refusals[i];
+    }
+    return r;
 }
 
 bool refusal_turn(struct endpoint *ep)
 {
     struct dice *d = &ep->app->dice;
-    const struct refusal *r = &refusals[dice_below(d, sizeof(refusals) / sizeof(refusals[0]))];
+    const struct refusal *r;
 
-    if (ep->app->world.plan.mode != MODE_refusal || !(r->services & (1u << ep->service)) ||
-        !dice_percent(d, 10))
+    if (ep->app->world.plan.mode != MODE_refusal || !dice_percent(d, 10))
+        return false;
+    r = roll_refusal(ep);
+    if (!(r->services & (1u << ep->service)))
         return false;
     if (ep->service == SERVICE_UD)
         return post_bad_datagram(ep, r);
@@ -421,6 +596,9 @@ static bool was_refused(const struct connection *c)
 
 void refusal_fini(struct connection *c)
 {
+    if (c->refusal_mw)
+        mw_free(c->refusal_mw);
+    c->refusal_mw = NULL;
     if (c->refusal_mr)
         EXPECT(mr_free(c->refusal_mr) == 0, "mr_free fails");
     c->refusal_mr = NULL;
@@ -435,15 +613,28 @@ void refusal_check(struct connection *c)
     if (!r || !endpoint_is_reliable(c->refused))
         return;
     peer = c->refused->peer;
-    if (r->event != EVENT_NONE && was_refused(c))
+    /* A READ that is asked for again may find nothing there any more, which is no event. */
+    if (r->event != EVENT_NONE && was_refused(c) && c->refused_message->opcode != WR_READ)
         EXPECT(peer->error_events & (1u << r->event), "%s: no event %d after: %s",
                peer->channel.name, (int)r->event, r->name);
+}
+
+static void take_away(struct connection *c)
+{
+    if (c->refusal_mw || !c->refusal_mr)
+        refusal_fini(c);
+    else if (c->lives % 3 == 0)
+        EXPECT(mr_change(c->refusal_mr, NULL, NULL) == 0, "mr_change fails");
+    else if (c->lives % 3 == 1)
+        EXPECT(mr_set_access(c->refusal_mr, NULL, 0) == 0, "mr_set_access fails");
+    else
+        refusal_fini(c);
 }
 
 void refusal_memory_turn(struct connection *c)
 {
     if (c->goes_in == 0 || --c->goes_in > 0)
         return;
-    refusal_fini(c);
+    take_away(c);
     c->gone = c->going;
 }
