@@ -10,11 +10,14 @@ SEEDS ?= 20000
 PREFIX ?= /usr/local
 NINJA = ninja -C $(1) -j $(JOBS)
 
+# `make test` runs 10,000 seeds of the simulation; once more, built otherwise, fewer will do.
+FEWER_SEEDS = -Dsim_seeds=2000
+
 # A build folder whose configuration was interrupted has no build.ninja: begin again.
 setup = [ -f $(1)/build.ninja ] || $(3) meson setup $(1) $(2)
 
 .DEFAULT_GOAL := help
-.PHONY: help build demo test apps churn interop format lint clang asan tsan fuzz soak bench performance docs coverage \
+.PHONY: help build demo test apps churn interop format lint clang asan tsan valgrind fuzz soak bench performance docs coverage \
 	install deps clean
 
 help: ## this list
@@ -51,17 +54,17 @@ format: ## lay out the sources as .clang-format says
 
 lint: ## layout, clang-tidy, shell scripts and the project's own checks; changes nothing
 	@tools/install-deps build lint
-	@$(call setup,$(BUILD)-clang,,CC=clang-14)
+	@$(call setup,$(BUILD)-clang,$(FEWER_SEEDS),CC=clang-14)
 	@tools/lint $(BUILD)-clang
 
 clang: ## build and test with clang, without the stock programs
 	@tools/install-deps build test clang
-	@$(call setup,$(BUILD)-clang,,CC=clang-14)
+	@$(call setup,$(BUILD)-clang,$(FEWER_SEEDS),CC=clang-14)
 	@tools/run-tests $(BUILD)-clang --no-suite apps
 
 asan: ## AddressSanitizer and UBSan over all tests that need no stock program
 	@tools/install-deps build test
-	@$(call setup,$(BUILD)-asan,-Db_sanitize=address$(comma)undefined -Db_lundef=false)
+	@$(call setup,$(BUILD)-asan,$(FEWER_SEEDS) -Db_sanitize=address$(comma)undefined -Db_lundef=false)
 	@UBSAN_OPTIONS=halt_on_error=1:print_stacktrace=1 ASAN_OPTIONS=detect_stack_use_after_return=1 \
 		tools/run-tests $(BUILD)-asan --no-suite apps --no-suite house --timeout-multiplier 3
 
@@ -72,6 +75,11 @@ tsan: ## ThreadSanitizer over the unit tests and stock programs under faults
 		--suite unit --timeout-multiplier 3
 	@TSAN_OPTIONS='halt_on_error=1 exitcode=66' setarch -R tests/apps/run_apps.py \
 		--build $(BUILD)-tsan --preload "$$($(CC) -print-file-name=libtsan.so)" --group faults
+
+valgrind: ## memcheck over the unit tests and the pingpong programs
+	@tools/install-deps build test valgrind
+	@$(call setup,$(BUILD)-valgrind)
+	@tools/run-valgrind $(BUILD)-valgrind
 
 fuzz: ## each fuzz target for FUZZ_SECONDS (60)
 	@tools/install-deps build clang
@@ -98,7 +106,7 @@ docs: ## the manual pages, in build/docs
 
 coverage: ## which lines the tests reach; report in build-coverage/meson-logs
 	@tools/install-deps build test coverage
-	@$(call setup,$(BUILD)-coverage,-Db_coverage=true)
+	@$(call setup,$(BUILD)-coverage,$(FEWER_SEEDS) -Db_coverage=true)
 	@tools/run-tests $(BUILD)-coverage --no-suite apps --no-suite house
 	@ninja -C $(BUILD)-coverage coverage-text coverage-html
 	@tail -n 3 $(BUILD)-coverage/meson-logs/coverage.txt
@@ -108,6 +116,6 @@ install: build ## into PREFIX (/usr/local); the drop-ins into PREFIX/lib/.../uro
 	@meson install -C $(BUILD)
 
 clean: ## remove all build folders
-	rm -rf $(BUILD) $(foreach kind,clang asan tsan fuzz coverage,$(BUILD)-$(kind))
+	rm -rf $(BUILD) $(foreach kind,clang asan tsan valgrind fuzz coverage,$(BUILD)-$(kind))
 
 comma := ,
