@@ -165,6 +165,30 @@ static void check_grh(const struct receive *r, const struct message *m)
            message_name(m));
 }
 
+static bool is_for(const struct message *m, const struct receiver *to)
+{
+    return m->members ? m->members & to->member : m->destination == to->destination;
+}
+
+/* By the destination in the GRH, where that is in one piece: messages without bytes look the same
+ * otherwise, whether they are for a group or not. */
+static bool was_sent_there(const struct message *m, const struct receive *r)
+{
+    const uint8_t *grh = r->pieces[0].book->bytes + r->pieces[0].offset;
+
+    if (r->pieces[0].len < GRH_LEN)
+        return true;
+    if (gid_is_ipv4(&m->path.dst))
+        return memcmp(grh + 36, m->path.dst.bytes + 12, 4) == 0;
+    return memcmp(grh + 24, m->path.dst.bytes, 16) == 0;
+}
+
+/* This receiver has it. */
+static bool was_delivered(const struct message *m, const struct receiver *to)
+{
+    return m->members ? m->reached & to->member : m->deliveries > 0;
+}
+
 static struct message *match_datagram(struct channel *from, const struct receive *r,
                                       const struct completion *wc, const struct receiver *to)
 {
@@ -175,17 +199,18 @@ static struct message *match_datagram(struct channel *from, const struct receive
     EXPECT(wc->flags & COMPLETION_GRH, "%s: a datagram arrives without GRH", from->name);
     for (i = 0; i < from->count; i++) {
         m = from->messages[i];
-        if (m->destination != to->destination || !is_that(r, wc, m, GRH_LEN))
+        if (!is_for(m, to) || !was_sent_there(m, r) || !is_that(r, wc, m, GRH_LEN))
             continue;
-        if (m->deliveries == 0)
+        if (!was_delivered(m, to))
             break;
         again = m;
     }
     m = i < from->count ? from->messages[i] : again;
     EXPECT(m, "%s: receive %u holds %u bytes that are no datagram", from->name, r->index,
            wc->byte_len);
-    EXPECT(m->deliveries == 0 || to->duplicates, "%s: %s arrives a second time", from->name,
+    EXPECT(!was_delivered(m, to) || to->duplicates, "%s: %s arrives a second time", from->name,
            message_name(m));
+    m->reached |= to->member;
     check_grh(r, m);
     return m;
 }

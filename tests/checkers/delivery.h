@@ -44,6 +44,7 @@ void delivery_posted(struct receive_queue *q, struct receive *r);
  * twice. */
 struct receiver {
     const void *destination;
+    uint32_t member; /* as in message.members */
     bool duplicates;
 };
 

@@ -55,6 +55,8 @@ struct message {
     uint64_t original;    /* atomics: the answer */
     /* datagrams */
     const void *destination; /* whose receive queue it should reach */
+    uint32_t members; /* multicast: a bit for each who may get it; 0: it is for destination */
+    uint32_t reached; /* who got it */
     struct path path;
     uint32_t remote_qpn;
     uint32_t remote_qkey;

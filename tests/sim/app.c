@@ -168,7 +168,8 @@ static void check_lossless(const struct app *a, const struct app_host *home)
         for (uint32_t k = 0; k < ep->channel.count; k++) {
             const struct message *m = ep->channel.messages[k];
 
-            EXPECT(!opcode_takes_receive(m->opcode) || m->deliveries == 1,
+            EXPECT(!opcode_takes_receive(m->opcode) ||
+                       (m->members ? m->reached == m->members : m->deliveries == 1),
                    "%s: %s was lost without a loss", ep->channel.name, message_name(m));
         }
     }
@@ -182,7 +183,8 @@ static void check_counters(const struct host *h)
 {
     const struct engine_counters *c = engine_counters(h->engine);
     uint64_t strays = c->malformed + c->no_qp + c->wrong_service + c->wrong_state + c->wrong_pkey +
-                      c->wrong_source + c->cnp_rcv;
+                      c->wrong_source + c->cnp_rcv + c->mcast_no_member + c->mcast_bad_address;
+    uint64_t given = h->delivered - h->multicasts + c->mcast_rcv_packets;
     uint64_t verdicts = c->requests + c->out_of_sequence + c->duplicate_request +
                         c->bad_sequence_opcode + c->bad_length + c->remote_access_refused +
                         c->no_receive + c->receive_too_small + c->responder_memory_fault +
@@ -194,10 +196,14 @@ static void check_counters(const struct host *h)
            (unsigned long)c->sent_packets, (unsigned long)h->sent);
     EXPECT(c->rcv_packets == h->delivered, "host %u: counts %lu packets received of %lu", h->index,
            (unsigned long)c->rcv_packets, (unsigned long)h->delivered);
-    EXPECT(strays + verdicts + effects == h->delivered,
+    EXPECT(strays + verdicts + effects == given,
            "host %u: %lu strays, %lu verdicts and %lu effects account for %lu packets", h->index,
            (unsigned long)strays, (unsigned long)verdicts, (unsigned long)effects,
-           (unsigned long)h->delivered);
+           (unsigned long)given);
+    EXPECT(c->mcast_rcv_packets + c->mcast_own == h->copies,
+           "host %u: %lu copies for members and %lu back at their senders, %lu asked for them",
+           h->index, (unsigned long)c->mcast_rcv_packets, (unsigned long)c->mcast_own,
+           (unsigned long)h->copies);
 }
 
 static void check_end(struct app *a)

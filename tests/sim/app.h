@@ -28,6 +28,8 @@
 
 struct app;
 
+#define GROUPS 2 /* multicast groups of a simulation */
+
 /* How an application learns of completions. */
 enum cq_habit {
     CQ_POLLED,
@@ -107,6 +109,8 @@ struct endpoint {
     struct flow flow;
     struct receive_queue own;
     struct receive_queue *receives; /* own, or a shared one; XRC target: one of several */
+    uint32_t member;                /* UD: its bit in message.members */
+    uint32_t groups;                /* bit n: it is attached to group n */
     bool mute;                      /* the side of XRC that only receives */
     struct arena arena;             /* of requests */
     struct arena inbox;             /* of receive requests, so that neither starves the other */
@@ -170,6 +174,7 @@ struct app {
     struct app_host hosts[HOSTS_MAX];
     struct endpoint *endpoints[ENDPOINTS_MAX];
     uint32_t endpoint_count;
+    uint32_t datagram_count; /* UD endpoints */
     struct connection connections[ENDPOINTS_MAX / 2];
     uint32_t connection_count;
     struct work *works;
@@ -315,6 +320,22 @@ void sending_write_message(const struct message *m);
 
 /* A request that is flushed at once: the QP is in error. */
 void sending_post_late(struct endpoint *ep);
+
+/* Whether a message may be posted that will take a receive request of q. */
+bool sending_has_receive(const struct endpoint *ep, const struct receive_queue *q);
+
+/* --- groups.c --- */
+
+struct multicast group_id(const struct plan *p, uint32_t index);
+uint32_t groups_members_on(const struct app *a, const struct host *h, const struct gid *gid);
+/* Attaches a new QP to some groups. */
+void groups_join(struct endpoint *ep);
+/* The QP is about to be destroyed. */
+void groups_leave(struct endpoint *ep);
+/* Attaches or detaches it. */
+void groups_change(struct endpoint *ep);
+/* Posts a datagram for a group. False when it is not the time for it. */
+bool groups_post(struct endpoint *ep);
 
 /* --- windows.c --- */
 

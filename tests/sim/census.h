@@ -51,6 +51,8 @@
     T(RESET, "connections reset with requests under way")                                          \
     T(DESTROYED, "connections of which one queue pair was destroyed with requests under way")      \
     T(REPLACED, "UD queue pairs destroyed with requests under way")                                \
+    T(TO_MEMBER, "datagrams for a multicast group that came to a member")                          \
+    T(GROUP_CHANGED, "queue pairs attached or detached while datagrams were on their way")         \
     T(MOVED, "regions that got another address and key between two requests of the peer")          \
     T(MOVED_OWN, "regions of send requests that got another address and key")                      \
     T(THROUGH_WINDOW, "requests that went through a window")                                       \

@@ -107,6 +107,8 @@ static void change_endpoint(struct endpoint *ep)
         recover(ep);
     if (ep->service == SERVICE_UD && dice_chance(d, 20000))
         endpoint_replace(ep);
+    if (ep->service == SERVICE_UD && dice_percent(d, 1))
+        groups_change(ep);
     if (qp_state(ep->qp) == QP_RTR && (ep->comm_est_count > 0 || dice_percent(d, 3)))
         endpoint_to_rts(ep);
     else if (qp_state(ep->qp) == QP_SQD && ep->drained && dice_percent(d, 20))

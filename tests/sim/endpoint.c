@@ -198,6 +198,7 @@ void endpoint_start_datagrams(struct endpoint *ep)
     to_init(ep);
     to_rtr(ep);
     endpoint_to_rts(ep);
+    groups_join(ep);
 }
 
 /* --- making and freeing --- */
@@ -367,6 +368,8 @@ struct endpoint *endpoint_new(struct app *a, struct app_host *home, enum service
     ep->mute = mute;
     ep->index = a->endpoint_count;
     a->endpoints[a->endpoint_count++] = ep;
+    if (service == SERVICE_UD)
+        ep->member = 1u << a->datagram_count++;
     ep->channel.service = service;
     ep->channel.forged = app_is_hostile(a);
     ep->own.forged = app_is_hostile(a);
@@ -380,6 +383,7 @@ void endpoint_free(struct endpoint *ep)
 {
     uint32_t i;
 
+    groups_leave(ep);
     EXPECT(qp_free(ep->qp) == 0, "%s cannot be freed", ep->channel.name);
     for (i = 0; i < 2; i++) {
         if (ep->own_cqs[i].cq)

@@ -82,6 +82,7 @@ static void destroy_queue_pair(struct endpoint *ep)
 {
     ep->former_qpn = qp_qpn(ep->qp);
     ep->replaced_ns = ep->app->world.now;
+    groups_leave(ep);
     EXPECT(qp_free(ep->qp) == 0, "%s cannot be freed", ep->channel.name);
     endpoint_new_queue_pair(ep);
 }
@@ -145,6 +146,11 @@ void endpoint_replace(struct endpoint *ep)
     ep->unsignalled = 0;
     ep->draining = false;
     ep->drained = false;
+    /* What it sent to its groups before is now another's, so that it may get it itself. */
+    for (uint32_t i = 0; i < ep->channel.count; i++) {
+        if (ep->channel.messages[i]->members)
+            ep->channel.messages[i]->members |= ep->member;
+    }
     endpoint_start_datagrams(ep);
 }
 

@@ -359,36 +359,72 @@ static void note_fate(struct world *w, enum fate fate)
     }
 }
 
+/* One packet on its way to one host. */
+static void depart(struct departure *dep, const struct datagram_batch *b, const uint8_t *bytes,
+                   size_t len)
+{
+    struct host *h = dep->from;
+    struct world *w = h->world;
+    struct direction *dir = &w->directions[h->index][dep->to->index];
+    bool refused = dep->fate == FATE_REFUSED;
+    uint64_t travel_ns;
+
+    dir->sent_bytes += len;
+    if (!refused)
+        dep->fate = roll_fate(w, dir);
+    note_fate(w, dep->fate);
+    travel_ns = send_packet(dep, b, bytes, len);
+    note_packet(dep, bytes, len, travel_ns);
+    if (!world_is_healed(w) && dice_chance(&w->dice_wire, w->plan.faults.stray))
+        stray(h, dep->to, b, bytes, len);
+    if (!world_is_healed(w) && dice_chance(&w->dice_wire, w->plan.faults.forge))
+        forge(h, dep->to, b, bytes, len);
+}
+
+/* The network brings what is for a group to each host with members, and at times to others. */
+static uint32_t find_hosts(struct host *from, const struct datagram_batch *b, struct host **out)
+{
+    struct world *w = from->world;
+    uint32_t count = 0;
+
+    if (!gid_is_multicast(&b->path.dst)) {
+        out[0] = find_host(w, &b->path.dst, b->dest_slot);
+        EXPECT(out[0], "host %u sends to slot %u of an unknown address", from->index, b->dest_slot);
+        return 1;
+    }
+    for (uint32_t i = 0; i < w->plan.host_count; i++) {
+        if (w->ops->members(&w->hosts[i], &b->path.dst) > 0 || dice_percent(&w->dice_wire, 20))
+            out[count++] = &w->hosts[i];
+    }
+    return count;
+}
+
 void network_send(struct host *h, const struct datagram_batch *b)
 {
     struct world *w = h->world;
     struct departure dep = {.from = h, .at_ns = w->now};
     uint32_t taken = roll_taken(w, b);
+    struct host *to[HOSTS_MAX] = {h};
+    uint32_t to_count;
 
     note_taken(b, taken);
     check_batch(h, b);
     check_room(h, b);
-    dep.to = find_host(w, &b->path.dst, b->dest_slot);
-    EXPECT(dep.to, "host %u sends to slot %u of an unknown address", h->index, b->dest_slot);
+    to_count = find_hosts(h, b, to);
     for (uint32_t i = 0; i < b->count; i++) {
         const uint8_t *bytes = b->buffer + i * b->segment_len;
         size_t len = i + 1 < b->count ? b->segment_len : b->last_len;
-        struct direction *dir = &w->directions[h->index][dep.to->index];
-        uint64_t travel_ns;
 
         dep.at_ns += len * w->plan.ps_per_byte / 1000;
         w->counters.sent++;
         h->sent++;
-        dir->sent_bytes += len;
-        dep.fate = i < taken ? roll_fate(w, dir) : FATE_REFUSED;
-        note_fate(w, dep.fate);
         hash_bytes(w, bytes, len - ICRC_LEN);
-        travel_ns = send_packet(&dep, b, bytes, len);
-        note_packet(&dep, bytes, len, travel_ns);
-        if (!world_is_healed(w) && dice_chance(&w->dice_wire, w->plan.faults.stray))
-            stray(h, dep.to, b, bytes, len);
-        if (!world_is_healed(w) && dice_chance(&w->dice_wire, w->plan.faults.forge))
-            forge(h, dep.to, b, bytes, len);
+        dep.to = to[0];
+        for (uint32_t k = 0; k < to_count; k++) {
+            dep.to = to[k];
+            dep.fate = i < taken ? FATE_DELIVERED : FATE_REFUSED;
+            depart(&dep, b, bytes, len);
+        }
         check_packet(&dep, b, bytes, len);
     }
 }

@@ -211,10 +211,13 @@ bool receiving_completed(struct app *a, const struct work *w, const struct compl
     EXPECT(may_take_from(ep, s, w->receive), "%s: completes a receive request of another queue",
            ep->channel.name);
     from = ep->peer ? ep->peer : find_endpoint(a, wc->src_qpn);
-    to = (struct receiver){.destination = ep, .duplicates = plan_disorders(&a->world.plan)};
+    to = (struct receiver){
+        .destination = ep, .member = ep->member, .duplicates = plan_disorders(&a->world.plan)};
     m = delivery_completed(from ? &from->channel : NULL, w->receive, wc, &to);
     if (m && m->opcode == WR_SEND_INV && !ep->cut)
         check_lent(ep, m);
+    if (m && m->members)
+        census_add(TROUBLE_TO_MEMBER, 1);
     if (m && ep->mute)
         census_add(TROUBLE_TO_XRC, 1);
     give_back(s ? &s->arena : &ep->inbox, w->receive);

@@ -62,6 +62,19 @@ static uint32_t undelivered(const struct endpoint *ep, const struct receive_queu
     return count;
 }
 
+/* How many requests of q a datagram will still take, if it is not lost. */
+static uint32_t promised_by_datagram(const struct app *a, const struct message *m,
+                                     const struct receive_queue *q)
+{
+    const struct endpoint *to = m->destination;
+    uint32_t count = to && to->receives == q && m->deliveries == 0;
+
+    for (uint32_t i = 0; m->members && i < a->endpoint_count; i++)
+        count +=
+            (a->endpoints[i]->member & m->members & ~m->reached) && a->endpoints[i]->receives == q;
+    return count;
+}
+
 /* Messages that were posted and will take a receive request of q. */
 static uint32_t promised(const struct app *a, const struct receive_queue *q)
 {
@@ -77,14 +90,14 @@ static uint32_t promised(const struct app *a, const struct receive_queue *q)
         for (k = 0; !ep->peer && k < ep->channel.count; k++) {
             const struct message *m = ep->channel.messages[k];
 
-            count += m->deliveries == 0 && ((const struct endpoint *)m->destination)->receives == q;
+            count += promised_by_datagram(a, m, q);
         }
     }
     return count;
 }
 
 /* Where nothing may be lost for want of a receive request, one must be there for each message. */
-static bool has_receive(const struct endpoint *ep, const struct receive_queue *q)
+bool sending_has_receive(const struct endpoint *ep, const struct receive_queue *q)
 {
     const struct world *w = &ep->app->world;
 
@@ -504,7 +517,7 @@ static bool post_random(struct endpoint *ep)
     length = roll_length(ep, opcode, length_max(ep, to));
     d.m = sending_message(ep, opcode, length);
     roll_flags(ep, d.m);
-    if ((opcode_takes_receive(opcode) && !has_receive(ep, queue_of(d.m, to))) ||
+    if ((opcode_takes_receive(opcode) && !sending_has_receive(ep, queue_of(d.m, to))) ||
         !draw_memory(ep, &d, &inlined)) {
         free(d.m);
         return false;
@@ -532,7 +545,10 @@ uint32_t sending_turn(struct endpoint *ep)
            requests_open(&ep->channel) < ep->init.cap.send_wr_max) {
         if (refusal_turn(ep))
             return 1;
-        if (!post_random(ep))
+        if (ep->service == SERVICE_UD && dice_percent(&ep->app->dice, 20)) {
+            if (!groups_post(ep))
+                break;
+        } else if (!post_random(ep))
             break;
         count++;
     }

@@ -50,6 +50,11 @@ static struct flow *receiver(const struct host *to, uint32_t dest)
     return &ep->flow;
 }
 
+static uint32_t members(const struct host *h, const struct gid *group)
+{
+    return groups_members_on(app_of(h), h, group);
+}
+
 static void check_windows(struct host *h, const struct flow *f)
 {
     struct app *a = app_of(h);
@@ -138,6 +143,7 @@ static const struct world_ops ops = {
     .event = app_event,
     .sender = sender,
     .receiver = receiver,
+    .members = members,
     .check_windows = check_windows,
     .check_deadline = check_deadline,
 };

@@ -203,6 +203,17 @@ void host_pump(struct host *h)
     h->world->ops->check_deadline(h, engine_deadline(h->engine));
 }
 
+/* A datagram for a group becomes as many as have asked for it. */
+static void note_multicast(struct host *h, const struct wire_packet *p, const struct packet *parsed)
+{
+    uint32_t members = h->world->ops->members(h, &p->d.dst);
+
+    if (parsed->h.bth.dest_qpn != QPN_MULTICAST || parsed->operation->kind == KIND_CNP)
+        return;
+    h->multicasts += members > 0;
+    h->copies += members;
+}
+
 static void serve(struct host *h)
 {
     struct world *w = h->world;
@@ -213,11 +224,12 @@ static void serve(struct host *h)
         struct packet parsed;
 
         h->queue_first = p->next;
-        if (!p->stray && packet_parse(p->bytes, p->d.len, &parsed) == DROP_NONE) {
-            struct flow *f = w->ops->receiver(h, parsed.h.bth.dest_qpn);
+        if (packet_parse(p->bytes, p->d.len, &parsed) == DROP_NONE) {
+            struct flow *f = p->stray ? NULL : w->ops->receiver(h, parsed.h.bth.dest_qpn);
 
             if (f)
                 flow_delivered(f, &parsed, w->now);
+            note_multicast(h, p, &parsed);
         }
         w->counters.delivered++;
         h->delivered++;

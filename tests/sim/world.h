@@ -62,6 +62,8 @@ struct host {
     uint64_t stopped_until_ns; /* it does nothing */
     uint64_t sent;             /* packets of its engine */
     uint64_t delivered;        /* packets that its engine got */
+    uint64_t multicasts;       /* of these, for a group with members on it */
+    uint64_t copies;           /* that they were to become */
     bool serve_scheduled;
     /* sending */
     uint8_t *buffer;
@@ -100,6 +102,8 @@ struct world_ops {
      */
     struct flow *(*sender)(struct host *h, const struct host *to, uint32_t dest, uint32_t src);
     struct flow *(*receiver)(const struct host *to, uint32_t dest);
+    /* QPs of h that are attached to the group. */
+    uint32_t (*members)(const struct host *h, const struct gid *group);
     void (*check_windows)(struct host *h, const struct flow *f);
     /* Nothing can be sent now; the engine asks to be called at deadline_ns. */
     void (*check_deadline)(struct host *h, uint64_t deadline_ns);
