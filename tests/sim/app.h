@@ -232,7 +232,7 @@ bool trouble_starves(const struct app_host *home);
 /* Makes a shared receive queue at place; attr: its domain and CQ, or nothing. */
 #define SRQ_REQUESTS 12u /* so many are kept posted */
 #define SRQ_LOST_MAX 8u  /* so many may be lost with queue pairs that are destroyed */
-#define SRQ_LEAST (SRQ_REQUESTS + SRQ_LOST_MAX)
+#define SRQ_LEAST (SRQ_REQUESTS + 2 * SRQ_LOST_MAX) /* both ends of a connection may go */
 void app_make_srq(struct app_host *home, struct app *a, uint32_t place, struct srq_attr attr);
 
 /* --- turns.c --- */
@@ -321,8 +321,8 @@ void sending_write_message(const struct message *m);
 /* A request that is flushed at once: the QP is in error. */
 void sending_post_late(struct endpoint *ep);
 
-/* Whether a message may be posted that will take a receive request of q. */
-bool sending_has_receive(const struct endpoint *ep, const struct receive_queue *q);
+/* Whether a message may be posted that will take count receive requests of q. */
+bool sending_has_receive(const struct endpoint *ep, const struct receive_queue *q, uint32_t count);
 
 /* --- groups.c --- */
 

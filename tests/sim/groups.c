@@ -104,12 +104,18 @@ static uint32_t members(const struct endpoint *from, uint32_t index)
     return bits;
 }
 
+/* Some may share a queue. */
 static bool all_have_receives(const struct endpoint *ep, uint32_t bits)
 {
     const struct app *a = ep->app;
 
     for (uint32_t i = 0; i < a->endpoint_count; i++) {
-        if ((a->endpoints[i]->member & bits) && !sending_has_receive(ep, a->endpoints[i]->receives))
+        const struct receive_queue *q = a->endpoints[i]->receives;
+        uint32_t count = 0;
+
+        for (uint32_t k = 0; k < a->endpoint_count; k++)
+            count += (a->endpoints[k]->member & bits) && a->endpoints[k]->receives == q;
+        if (count > 0 && !sending_has_receive(ep, q, count))
             return false;
     }
     return true;

@@ -97,7 +97,7 @@ static uint32_t promised(const struct app *a, const struct receive_queue *q)
 }
 
 /* Where nothing may be lost for want of a receive request, one must be there for each message. */
-bool sending_has_receive(const struct endpoint *ep, const struct receive_queue *q)
+bool sending_has_receive(const struct endpoint *ep, const struct receive_queue *q, uint32_t count)
 {
     const struct world *w = &ep->app->world;
 
@@ -105,7 +105,7 @@ bool sending_has_receive(const struct endpoint *ep, const struct receive_queue *
         return true;
     if (w->plan.mode == MODE_exhaustion && !endpoint_is_reliable(ep))
         return true;
-    return promised(ep->app, q) + q->lost < q->open;
+    return promised(ep->app, q) + q->lost + count <= q->open;
 }
 
 /* XRC: one of the SRQs of the peer's domain. */
@@ -517,7 +517,7 @@ static bool post_random(struct endpoint *ep)
     length = roll_length(ep, opcode, length_max(ep, to));
     d.m = sending_message(ep, opcode, length);
     roll_flags(ep, d.m);
-    if ((opcode_takes_receive(opcode) && !sending_has_receive(ep, queue_of(d.m, to))) ||
+    if ((opcode_takes_receive(opcode) && !sending_has_receive(ep, queue_of(d.m, to), 1)) ||
         !draw_memory(ep, &d, &inlined)) {
         free(d.m);
         return false;

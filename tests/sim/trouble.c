@@ -152,7 +152,7 @@ void trouble_turn(struct app *a)
         a->next_cut_ns = later(a, p->cut_ns);
         cut(a);
     }
-    if (p->mode == MODE_exhaustion && w->now >= a->next_end_ns) {
+    if (p->mode == MODE_exhaustion && !a->finished && w->now >= a->next_end_ns) {
         a->next_end_ns = w->now + dice_below(&a->dice, p->heal_ns / 2);
         give_up(a);
     }
