@@ -167,6 +167,7 @@ static void add_control(struct sending *x, int level, int type, const void *data
     c->cmsg_type = type;
     c->cmsg_len = CMSG_LEN(len);
     memcpy(CMSG_DATA(c), data, len);
+    memset(CMSG_DATA(c) + len, 0, CMSG_SPACE(len) - CMSG_LEN(len));
     x->control_len += CMSG_SPACE(len);
 }
 

@@ -116,9 +116,11 @@ def free_port():
 class Runner:
     """Knows how to start a program at a host, as whom, and over which libraries."""
 
-    def __init__(self, uroce, preload=None):
-        """preload: a library that programs load first, as ThreadSanitizer's must be."""
+    def __init__(self, uroce, preload=None, wrap=()):
+        """preload: a library that programs load first, as ThreadSanitizer's must be.
+        wrap: words before each program's own, such as valgrind and its arguments."""
         self.uroce = uroce
+        self.wrap = wrap
         self.extra = {"LD_PRELOAD": preload} if preload else {}
         self._gids = {}
 
@@ -126,7 +128,7 @@ class Runner:
         full = {**os.environ, **PATIENCE, **self.extra, **dict(host.env), **dict(env)}
         drop = places.drop_words(host.user if user is None else user)
         return Process([*host.enter, *drop, self.uroce, "run", "--devices", host.netdev, "--",
-                        *words], full)
+                        *self.wrap, *words], full)
 
     def hold_port(self, host):
         """Starts a server of the host's other user, whom nobody will ask. Returns the process."""

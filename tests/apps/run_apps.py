@@ -37,6 +37,8 @@ def parse_arguments():
     parser.add_argument("--preload", metavar="LIB",
                         help="programs load this first: the library of ThreadSanitizer, for a "
                              "build with it")
+    parser.add_argument("--wrap", default="", metavar="WORDS",
+                        help="put these words before each program: valgrind and its arguments")
     parser.add_argument("--repeat", type=int, default=1, help="run all of it so many times")
     parser.add_argument("--list", action="store_true", help="show the cases, run none")
     parser.add_argument("--verbose", action="store_true", help="show the output of good cases too")
@@ -189,7 +191,7 @@ def main():
     os.environ.pop("LD_LIBRARY_PATH", None)
     with tempfile.TemporaryDirectory(prefix="uroce-apps-") as scratch:
         runner = programs.Runner(stage(pathlib.Path(arguments.build).resolve(), drop, scratch),
-                                 arguments.preload)
+                                 arguments.preload, shlex.split(arguments.wrap))
         ran = failed = 0
         for _ in range(arguments.repeat):
             more_ran, more_failed = run_all(runner, arguments)
