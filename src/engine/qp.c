@@ -21,10 +21,12 @@
 #define QPN_FIRST (QPN_SPACE - QP_COUNT_MAX)
 #define QPN_INDEX_MASK (QPN_SPACE - 1u)
 /*
- * A READ is asked for in parts of this many bytes, so that its answers fit the
- * receive buffer of who asked.
+ * A READ is asked for in parts, so that its answers fit the receive buffer of who asked; of up to
+ * three eighths of the READ window. The most is what fills its batches best: a first response is
+ * longer than the next, so its batch holds two; with 4 KiB, three of 15 follow, else three of 62.
  */
-#define READ_PART_BYTES 65536u
+#define READ_PART_MIN 65536u
+#define READ_PART_MAX (47u * 4096u)
 
 struct qp *qp_find(struct engine *e, uint32_t qpn)
 {
@@ -318,6 +320,15 @@ int qp_free(struct qp *qp)
     return 0;
 }
 
+static uint32_t read_part(const struct engine *e)
+{
+    uint32_t part = e->read_window.limit / 8 * 3;
+
+    if (part < READ_PART_MIN)
+        return READ_PART_MIN;
+    return part < READ_PART_MAX ? part : READ_PART_MAX;
+}
+
 int qp_connect(struct qp *qp)
 {
     const struct qp_attr *attr = &qp->attr;
@@ -331,7 +342,7 @@ int qp_connect(struct qp *qp)
         window_put(qp->window);
     qp->window = window;
     qp->src_port = roce_src_port(attr->path.flow_label, qp->qpn, attr->dest_qpn);
-    qp->read_part_packets = READ_PART_BYTES / attr->pmtu;
+    qp->read_part_packets = read_part(qp->engine) / attr->pmtu;
     return 0;
 }
 

@@ -8,7 +8,9 @@
 #include "sim/census.h"
 #include "support/expect.h"
 
-#define READ_PART_BYTES 65536u
+/* A READ request asks for three eighths of the window, within these. */
+#define READ_PART_MIN 65536u
+#define READ_PART_MAX 192512u
 #define READ_WINDOW_DEFAULT 65536u
 #define CELL_STRIDE 32u
 
@@ -113,8 +115,12 @@ void app_init(struct app *a, const struct plan *plan, struct ladder *ladder)
     a->limits = (struct flow_limits){
         .window_max = p.config.window_max ? p.config.window_max : WORLD_WINDOW_DEFAULT,
         .read_window = p.config.read_window ? p.config.read_window : READ_WINDOW_DEFAULT,
-        .read_part = READ_PART_BYTES,
     };
+    a->limits.read_part = a->limits.read_window / 8 * 3;
+    if (a->limits.read_part < READ_PART_MIN)
+        a->limits.read_part = READ_PART_MIN;
+    if (a->limits.read_part > READ_PART_MAX)
+        a->limits.read_part = READ_PART_MAX;
     world_init(&a->world, &p, app_watch(a, &p.config), ladder);
     for (i = 0; i < plan->host_count; i++)
         init_host(a, i);
