@@ -71,6 +71,8 @@
     C(farewells, "ACKs said again by queue pairs that were taken out of service")                  \
     C(farewells_lost, "those for which there was no room")                                         \
     C(cnp_rcv, "congestion notification packets that came in")                                     \
+    C(cnp_handled, "of them, those that made a window smaller")                                    \
+    C(cnp_sent, "congestion notification packets sent: packets came marked, or faster than read")  \
     C(ecn_marked, "datagrams that came in marked congestion experienced")
 
 #define COUNTER_FIELD(name, text) uint64_t name;

@@ -19,7 +19,6 @@
  * holds, less what others send it meanwhile.
  */
 #define READ_WINDOW_DEFAULT 65536u
-#define ECN_CE 3u
 
 struct engine_config engine_config_default(void)
 {
@@ -115,6 +114,16 @@ static bool plays_part(const struct qp *qp, const struct packet *p)
     return qp->service != SERVICE_XRC || qp_is_target(qp) != is_response(p);
 }
 
+static void take_packet(struct qp *qp, const struct packet *p, const struct datagram *d,
+                        uint64_t now)
+{
+    congestion_note(qp, d);
+    if (is_response(p))
+        completer_receive(qp, p, now);
+    else
+        responder_receive(qp, p, d, now);
+}
+
 static void receive_for(struct engine *e, struct qp *qp, const struct packet *p,
                         const struct datagram *d)
 {
@@ -131,10 +140,8 @@ static void receive_for(struct engine *e, struct qp *qp, const struct packet *p,
     else if (connected &&
              (!gid_equal(&d->src, &qp->attr.path.dst) || !gid_equal(&d->dst, &qp->attr.path.src)))
         qp_count(qp, wrong_source, 1);
-    else if (is_response(p))
-        completer_receive(qp, p, e->now);
     else
-        responder_receive(qp, p, d, e->now);
+        take_packet(qp, p, d, e->now);
     qp_fail_lost(qp);
     qp_touch(qp);
 }
@@ -171,14 +178,14 @@ void engine_receive(struct engine *e, const struct datagram *d, uint64_t now)
 
     pass_time(e, now);
     e->counters.rcv_packets++;
-    if ((d->traffic_class & ECN_CE) == ECN_CE)
+    if (congestion_is_marked(d))
         e->counters.ecn_marked++;
     if (packet_parse(d->bytes, d->len, &p) != DROP_NONE) {
         e->counters.malformed++;
         return;
     }
     if (p.operation->kind == KIND_CNP) {
-        e->counters.cnp_rcv++;
+        congestion_receive(e, qp_find(e, p.h.bth.dest_qpn), d);
         return;
     }
     if (p.h.bth.dest_qpn == QPN_MULTICAST || gid_is_multicast(&d->dst)) {
@@ -194,7 +201,7 @@ void engine_receive(struct engine *e, const struct datagram *d, uint64_t now)
 }
 
 /* Both sides of a QP in turn, so that neither starves the other. */
-static uint32_t transmit_for(struct qp *qp, uint64_t now, struct datagram_batch *b)
+static uint32_t transmit_turn(struct qp *qp, uint64_t now, struct datagram_batch *b)
 {
     uint32_t count;
 
@@ -208,6 +215,15 @@ static uint32_t transmit_for(struct qp *qp, uint64_t now, struct datagram_batch 
         if (count == 0)
             count = responder_transmit(qp, now, b);
     }
+    return count;
+}
+
+static uint32_t transmit_for(struct qp *qp, uint64_t now, struct datagram_batch *b)
+{
+    uint32_t count = congestion_transmit(qp, b);
+
+    if (count == 0)
+        count = transmit_turn(qp, now, b);
     if (count > 0) {
         qp->counters.sent_packets += count;
         qp_count(qp, sent_bytes, (count - 1) * (uint64_t)b->segment_len + b->last_len);

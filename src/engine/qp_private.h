@@ -188,6 +188,7 @@ struct qp {
     uint64_t rate_free_ns; /* until then what has left uses the rate up */
     uint64_t rate_wait_ns; /* ENGINE_NEVER, or rate_free_ns when something waits for it */
     bool responder_turn;   /* the responder fills the next batch if both sides have something */
+    bool cnp_due;          /* a congestion notification packet */
     bool comm_est_raised;
     bool completion_lost; /* its CQ was full; looked at when nobody is in the middle of its work */
     struct event_source events;
@@ -334,6 +335,17 @@ uint32_t requester_transmit(struct qp *qp, uint64_t now, struct datagram_batch *
 void requester_expire(struct qp *qp, uint64_t now);
 /* A response packet of the peer: ACK, NAK, READ response, atomic response. */
 void completer_receive(struct qp *qp, const struct packet *p, uint64_t now);
+
+/* --- congestion.c --- */
+
+/* A switch has marked it. */
+bool congestion_is_marked(const struct datagram *d);
+/* A packet has come for the QP: if it shows congestion, a CNP falls due. */
+void congestion_note(struct qp *qp, const struct datagram *d);
+/* The CNP that is due, if any: returns 1 or 0. */
+uint32_t congestion_transmit(struct qp *qp, struct datagram_batch *out);
+/* A CNP has come. qp: the one that it names, or NULL. */
+void congestion_receive(struct engine *e, struct qp *qp, const struct datagram *d);
 
 /* --- responder.c and response.c --- */
 

@@ -153,10 +153,13 @@ void window_grow(struct window *w, uint32_t bytes, uint32_t pmtu)
 {
     uint32_t step = pmtu + WINDOW_PACKET_COST;
 
+    if (!w->filled)
+        return; /* nobody has tried what is let in */
     w->grown += bytes;
     if (w->grown < w->limit)
         return;
     w->grown = 0;
+    w->filled = false;
     w->limit = w->limit_max - w->limit < step ? w->limit_max : w->limit + step;
 }
 

@@ -25,8 +25,10 @@ struct window {
     uint32_t limit;     /* bytes */
     uint32_t limit_max;
     uint32_t in_flight;  /* bytes */
-    uint32_t grown;      /* bytes acknowledged since the limit last grew */
+    uint32_t grown;      /* bytes acknowledged since the limit last grew and it was full */
+    bool filled;         /* it was full since then */
     uint64_t shrunk_ns;  /* when it last shrank */
+    uint64_t told_ns;    /* when the process there was last told of congestion here */
     struct list waiting; /* QPs that wait for room, oldest first */
     struct list link;    /* in window_table */
 };
@@ -67,6 +69,7 @@ static inline bool window_has_room(const struct window *w)
 static inline void window_charge(struct window *w, uint32_t bytes)
 {
     w->in_flight += bytes;
+    w->filled |= !window_has_room(w);
 }
 
 /* Takes bytes out of flight and lets the next QP that waits try again. */
@@ -84,7 +87,7 @@ void window_wake(struct window *w);
 /* Whether there is room and nobody has waited longer than the QP of this link. */
 bool window_admits(const struct window *w, const struct list *link);
 
-/* bytes were acknowledged: one more packet a round. */
+/* bytes were acknowledged: one more packet a round, if the window was full. */
 void window_grow(struct window *w, uint32_t bytes, uint32_t pmtu);
 
 /* A packet was lost: half, once a while. */

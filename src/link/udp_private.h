@@ -40,6 +40,7 @@ enum source_kind {
 struct source {
     int fd;
     uint32_t drops; /* as the kernel counts them */
+    bool remote;    /* it has brought something from another host */
     bool singly;    /* its messages come one at a time, as far as was seen */
 };
 

@@ -7,6 +7,7 @@
 #include "link/udp_private.h"
 
 #include <errno.h>
+#include <linux/sock_diag.h>
 #include <netinet/udp.h>
 #include <stdlib.h>
 #include <string.h>
@@ -29,6 +30,7 @@ struct reading {
     uint32_t budget;
     uint32_t datagrams;
     bool unread; /* the sockets of our slot may have more */
+    bool crowded;
 
     uint64_t consumed; /* kernel memory given back by what came from this host */
 };
@@ -245,6 +247,7 @@ static void take(struct reading *r, struct peer *p, const struct arrival *a, con
         .scope_id = a->scope_id,
         .traffic_class = a->traffic_class,
         .hop_limit = a->hop_limit,
+        .crowded = r->crowded && !a->on_loopback, /* who is on this host knows our room */
         .src_port = a->src_port,
         .bytes = bytes,
         .len = len,
@@ -381,6 +384,7 @@ static void take_message(struct reading *r, uint32_t source, struct mmsghdr *m)
         counters->socket_overflow += f.drops - s->drops;
         s->drops = f.drops;
     }
+    s->remote |= !a.on_loopback;
     count_arrival(r, &a, bytes);
     if (m->msg_hdr.msg_flags & MSG_TRUNC)
         counters->truncated++;
@@ -453,6 +457,26 @@ static int call_kernel(struct udp *u, uint32_t source, uint32_t count)
     return got < 0 ? -errno : got;
 }
 
+/*
+ * Whether what one call read was, with what is left, more than half of what the socket holds. Only
+ * a full call, or one that brought much, is reason to ask.
+ */
+static bool is_crowded(const struct udp *u, uint32_t source, int got)
+{
+    uint32_t info[SK_MEMINFO_VARS] = {0};
+    socklen_t info_len = sizeof(info);
+    uint64_t len = 0;
+
+    for (int i = 0; i < got; i++)
+        len += u->header[i].msg_len;
+    if (source > SOURCE_SLOT_IPV6 || !u->source[source].remote ||
+        (got < (int)RECEIVE_AT_ONCE && len < u->receive_buffer / 8))
+        return false;
+    if (getsockopt(u->source[source].fd, SOL_SOCKET, SO_MEMINFO, info, &info_len))
+        return false;
+    return info[SK_MEMINFO_RMEM_ALLOC] + len > u->receive_buffer / 2;
+}
+
 /* Reads a source till it is empty or the budget is used up, but once in any case. */
 static void read_source(struct reading *r, uint32_t source)
 {
@@ -464,6 +488,7 @@ static void read_source(struct reading *r, uint32_t source)
         asked = u->source[source].singly ? 1 : RECEIVE_AT_ONCE;
         got = call_kernel(u, source, (uint32_t)asked);
         u->source[source].singly = got <= 0 || (got == 1 && asked > 1);
+        r->crowded = is_crowded(u, source, got);
         for (int i = 0; i < got; i++) {
             if (source == SOURCE_INBOX)
                 take_handed(r, &u->header[i], is_believed(r, &u->header[i]));

@@ -78,6 +78,7 @@ struct datagram {
     uint32_t flow_label;   /* 0 when the link cannot know */
     uint8_t traffic_class; /* as received: ECN in the low two bits */
     uint8_t hop_limit;     /* 64 when the link cannot know */
+    bool crowded;          /* from another host, and the receiver's buffer is filling up */
     uint16_t src_port;
     const uint8_t *bytes;    /* UDP payload: BTH to ICRC; borrowed till the receiver returns */
     size_t len;              /* of bytes, ICRC included */

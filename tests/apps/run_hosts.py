@@ -39,7 +39,7 @@ def buffer_cases(own, place):
     def nothing_is_lost(options, clients):
         transfers.expect_no_loss(own.run(transfers.of_place(place, options, env, clients)))
 
-    for clients in (1, 4) if place.one_address else (1,):
+    for clients in (1, 4):
         for qps in (1, 8, 64):
             for kind, word in (("s", "SEND"), ("w", "WRITE"), ("r", "READ")):
                 # Small ones alone fill the buffer by their number, large ones by their bytes.

@@ -146,14 +146,32 @@ static void success_widens_it_by_a_packet_a_round_up_to_its_limit(void **state)
 
     (void)state;
     window_init(&w, 10 * packet, 12 * packet + 1);
+    window_charge(&w, 10 * packet);
     for (uint32_t i = 0; i < 9; i++)
         window_grow(&w, packet, PMTU);
     assert_int_equal(w.limit, 10 * packet);
     window_grow(&w, packet, PMTU);
     assert_int_equal(w.limit, 11 * packet);
-    for (uint32_t i = 0; i < 1000; i++)
+    window_charge(&w, 10 * packet);
+    for (uint32_t i = 0; i < 1000; i++) {
+        window_charge(&w, 1);
         window_grow(&w, packet, PMTU);
+    }
     assert_int_equal(w.limit, 12 * packet + 1);
+}
+
+static void a_window_that_is_not_filled_stays_as_it_is(void **state)
+{
+    struct window w;
+
+    (void)state;
+    window_init(&w, 10000, 20000);
+    for (uint32_t i = 0; i < 1000; i++) {
+        window_charge(&w, 9999);
+        window_release(&w, 9999);
+        window_grow(&w, 9999, PMTU);
+    }
+    assert_int_equal(w.limit, 10000);
 }
 
 static void loss_halves_it_once_for_a_burst_and_never_to_nothing(void **state)
@@ -209,6 +227,7 @@ int main(void)
         TEST(one_packet_more_is_let_in_while_there_is_any_room),
         TEST(those_that_wait_are_woken_in_turn_and_keep_their_places),
         TEST(success_widens_it_by_a_packet_a_round_up_to_its_limit),
+        TEST(a_window_that_is_not_filled_stays_as_it_is),
         TEST(what_packets_alone_cost_more_comes_back_with_them),
         TEST(loss_halves_it_once_for_a_burst_and_never_to_nothing),
     };
