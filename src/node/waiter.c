@@ -3,6 +3,14 @@
  * A thread of the application that waits for an event serves the node meanwhile, so that a
  * datagram wakes one thread and not two in turn. While there is such a waiter, the progress thread
  * leaves the link's descriptors alone (thread.c).
+ *
+ * What must hold: whenever nobody has the lock, each descriptor that is readable and each deadline
+ * that is past has somebody who will look at it. Without a waiter that is the thread: it sleeps
+ * with the descriptors armed, or stands back for a bounded time and looks again. With one it is the
+ * waiter for the descriptors, which it watches as they are, and still the thread for deadlines: a
+ * poster that makes an earlier one pokes it (node.c). The way back: the waiter clears `waiter`,
+ * then reads `thread_aside`; the thread sets `thread_aside`, then reads `waiter`; all in one order
+ * for all, so one of the two sees the other, and the thread is poked or does not fall asleep.
  */
 #include "node/node_private.h"
 
