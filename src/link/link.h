@@ -34,6 +34,7 @@ struct link;
     C(too_short, "datagrams shorter than a BTH and an ICRC")                                       \
     C(truncated, "datagrams longer than the receive buffer")                                       \
     C(no_address, "datagrams without a destination address from the kernel")                       \
+    C(broadcast, "datagrams to a broadcast address, of which each socket on the port gets a copy") \
     C(wrong_slot_segments, "datagrams for another process, handed to it")                          \
     C(stray_dropped, "datagrams for a slot that nobody holds")                                     \
     C(hand_over_full, "datagrams for another process that did not read them for too long")         \

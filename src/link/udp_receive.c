@@ -38,6 +38,7 @@ struct reading {
 /* What the control messages of one message say. */
 struct facts {
     bool has_dst;
+    bool broadcast;
     bool has_drops;
     uint32_t drops;
     unsigned uid; /* of who wrote to our inbox */
@@ -93,6 +94,9 @@ static void read_ipv4(const struct cmsghdr *c, struct arrival *a, struct facts *
         a->scope_id = (uint32_t)info.ipi_ifindex;
         a->on_loopback = info.ipi_ifindex == LOOPBACK_IFINDEX;
         f->has_dst = true;
+        /* What we would answer from: of broadcasts another address than the one they came to. */
+        f->broadcast = info.ipi_spec_dst.s_addr != 0 && !gid_is_multicast(&a->dst) &&
+                       info.ipi_spec_dst.s_addr != info.ipi_addr.s_addr;
         break;
     case IP_TOS: /* One byte, unlike the others. */
         a->traffic_class = *CMSG_DATA(c);
@@ -390,6 +394,8 @@ static void take_message(struct reading *r, uint32_t source, struct mmsghdr *m)
         counters->truncated++;
     else if (!f.has_dst)
         counters->no_address++;
+    else if (f.broadcast)
+        counters->broadcast += datagrams_of(&a);
     else if (source >= SOURCE_MULTICASTS)
         take_multicast(r, &r->u->multicasts[source - SOURCE_MULTICASTS], &a, bytes);
     else

@@ -282,6 +282,33 @@ static void bad_datagrams_are_counted_and_dropped(void **state)
     close(fd);
 }
 
+/* The kernel gives one to each socket on the port; whose it is, all of them would be handed. */
+static void broadcasts_reach_nobody_however_many_processes_there_are(void **state)
+{
+    struct sockaddr_in to = {.sin_family = AF_INET,
+                             .sin_port = htons(ROCE_UDP_PORT),
+                             .sin_addr.s_addr = htonl(0x7fffffff)};
+    uint8_t bytes[64];
+    uint16_t port;
+    int fd = plain_socket(AF_INET, &port);
+    int one = 1;
+
+    (void)state;
+    start(2, &plain);
+    assert_int_equal(setsockopt(fd, SOL_SOCKET, SO_BROADCAST, &one, sizeof(one)), 0);
+    fill_datagram(bytes, sizeof(bytes), member[0].slot, 1);
+    assert_int_equal(sendto(fd, bytes, sizeof(bytes), 0, (struct sockaddr *)&to, sizeof(to)),
+                     sizeof(bytes));
+    fence(&member[0], fd, port);
+    assert_int_equal(member[0].seen_count, 1); /* the fence */
+    assert_true(member_counters(&member[0]).broadcast >= 1);
+    for (int i = 0; i < 1000 && member_counters(&member[1]).broadcast == 0; i++)
+        usleep(1000);
+    assert_true(member_counters(&member[1]).broadcast >= 1);
+    assert_int_equal(member_counters(&member[1]).wrong_slot_segments, 0);
+    close(fd);
+}
+
 static void addresses_that_a_network_rewrites_are_noticed(void **state)
 {
     struct gid inside = gid_ipv4(0xac110002);
@@ -752,6 +779,8 @@ int main(void)
         cmocka_unit_test_teardown(a_socket_that_keeps_to_a_path_serves_others_too, end_members),
         cmocka_unit_test_teardown(a_source_port_is_stable_and_separates_slots, end_members),
         cmocka_unit_test_teardown(bad_datagrams_are_counted_and_dropped, end_members),
+        cmocka_unit_test_teardown(broadcasts_reach_nobody_however_many_processes_there_are,
+                                  end_members),
         cmocka_unit_test_teardown(addresses_that_a_network_rewrites_are_noticed, end_members),
         cmocka_unit_test_teardown(a_merged_datagram_is_taken_apart, end_members),
         cmocka_unit_test_teardown(identifications_are_learned, end_members),
