@@ -66,6 +66,12 @@ int cm_id_new(struct cm *cm, void *user, struct cm_id **out);
  */
 void cm_id_free(struct cm_id *id, uint64_t now);
 
+/*
+ * Before the process ends: says farewell for all that the caller has not freed, as cm_id_free. Only
+ * cm_transmit and cm_free may follow.
+ */
+void cm_leave(struct cm *cm, uint64_t now);
+
 void cm_id_set_user(struct cm_id *id, void *user);
 void *cm_id_user(const struct cm_id *id);
 enum cm_state cm_id_state(const struct cm_id *id);
@@ -76,7 +82,8 @@ uint32_t cm_id_remote_qpn(const struct cm_id *id);
 /*
  * Answers for a service ID, at one local address or (NULL) at all. backlog: how
  * many requests may wait for cm_accept or cm_reject; more are ignored until
- * then, and repeat. -EADDRINUSE: somebody does already.
+ * then, and repeat. A request goes to who listens most closely (gid_listen_rank).
+ * -EADDRINUSE: somebody does already.
  */
 int cm_listen(struct cm_id *id, uint64_t service_id, const struct gid *local, uint32_t backlog);
 

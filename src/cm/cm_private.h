@@ -98,13 +98,6 @@ static inline uint64_t cm_code_ns(uint8_t code)
     return UINT64_C(4096) << (code & 31u);
 }
 
-static inline bool cm_gid_any(const struct gid *g)
-{
-    static const struct gid any;
-
-    return gid_equal(g, &any);
-}
-
 /* id.c */
 struct cm_id *cm_find(struct cm *cm, uint32_t comm_id);
 struct cm_id *cm_find_peer(struct cm *cm, const struct cm_peer_key *key);

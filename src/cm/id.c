@@ -81,15 +81,17 @@ static struct cm_id *find_service(struct cm *cm, uint64_t service_id)
 
 struct cm_id *cm_find_listener(struct cm *cm, uint64_t service_id, const struct gid *local)
 {
-    struct cm_id *any = NULL;
+    struct cm_id *best = NULL;
+    unsigned best_rank = 0;
 
     for (struct cm_id *id = find_service(cm, service_id); id != NULL; id = id->next_service) {
-        if (gid_equal(&id->local, local))
-            return id;
-        if (cm_gid_any(&id->local))
-            any = id;
+        unsigned rank = gid_listen_rank(&id->local, local);
+
+        if (rank > best_rank)
+            best = id;
+        best_rank = rank > best_rank ? rank : best_rank;
     }
-    return any;
+    return best;
 }
 
 static uint32_t draw_comm_id(struct cm *cm)
@@ -271,6 +273,18 @@ void cm_id_free(struct cm_id *id, uint64_t now)
         break;
     }
     cm_id_release(id);
+}
+
+void cm_leave(struct cm *cm, uint64_t now)
+{
+    struct cm_id *id;
+    struct cm_id *next;
+
+    /* The end of a listener ends others, and has nothing to say itself. */
+    HASH_ITER (by_comm_id, cm->ids, id, next) {
+        if (!id->orphan && id->state != CM_STATE_LISTENING)
+            cm_id_free(id, now);
+    }
 }
 
 void cm_id_set_user(struct cm_id *id, void *user)

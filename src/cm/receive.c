@@ -16,6 +16,7 @@ static struct path path_back(const struct datagram *d)
     return (struct path){
         .src = d->dst,
         .dst = d->src,
+        .scope_id = gid_is_link_local(&d->src) ? d->scope_id : 0,
         .traffic_class = d->traffic_class & 0xfcu,
         .hop_limit = 64,
     };

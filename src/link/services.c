@@ -42,13 +42,6 @@ static struct gid entry_local(const struct shared_service *e)
     return local;
 }
 
-static bool is_any(const struct gid *g)
-{
-    static const struct gid any;
-
-    return gid_equal(g, &any);
-}
-
 static bool is_for(const struct group *g, const struct shared_service *e, uint64_t service_id)
 {
     return atomic_load(&e->service_id) == service_id && is_alive(g, atomic_load(&e->owner));
@@ -130,19 +123,22 @@ void services_remove(struct group *g, uint8_t slot, uint64_t service_id, const s
 
 uint8_t services_find(const struct group *g, uint64_t service_id, const struct gid *local)
 {
-    uint8_t any = 0;
+    uint8_t best = 0;
+    unsigned best_rank = 0;
 
     for (uint32_t i = 0; i < SERVICES_MAX; i++) {
         const struct shared_service *e = &g->shared->services[i];
         struct gid entry;
+        unsigned rank;
 
         if (!is_for(g, e, service_id))
             continue;
         entry = entry_local(e);
-        if (gid_equal(&entry, local))
-            return owner_slot(atomic_load(&e->owner));
-        if (is_any(&entry))
-            any = owner_slot(atomic_load(&e->owner));
+        rank = gid_listen_rank(&entry, local);
+        if (rank <= best_rank)
+            continue;
+        best = owner_slot(atomic_load(&e->owner));
+        best_rank = rank;
     }
-    return any;
+    return best;
 }

@@ -13,14 +13,15 @@
 
 /*
  * Notes that the process of slot, which is ours, listens on a service ID at a local address
- * (zeroes: at all). Returns 0, -EADDRINUSE when somebody does at the same or at all, or -ENOSPC.
+ * (zeroes: at all, see gid_listen_rank). Returns 0, -EADDRINUSE when somebody does at the same, or
+ * -ENOSPC.
  */
 int services_add(struct group *g, uint8_t slot, uint64_t service_id, const struct gid *local);
 
 /* Takes that back; does nothing if it is not noted. */
 void services_remove(struct group *g, uint8_t slot, uint64_t service_id, const struct gid *local);
 
-/* The slot of who listens there, the exact address before all; 0: nobody. */
+/* The slot of who listens there most closely (gid_listen_rank); 0: nobody. */
 uint8_t services_find(const struct group *g, uint64_t service_id, const struct gid *local);
 
 #endif

@@ -27,27 +27,15 @@ struct cm *node_cm(struct node *n)
     return n->cm;
 }
 
-int node_listen(struct node *n, struct cm_id *id, uint64_t service_id, const struct gid *local,
-                uint32_t backlog)
+int node_take_service(struct node *n, uint64_t service_id, const struct gid *local)
 {
-    static const struct gid any;
-    const struct gid *at = local != NULL ? local : &any;
-    int result = link_listen(n->link, service_id, at);
-
-    if (result != 0)
-        return result;
-    result = cm_listen(id, service_id, local, backlog);
-    if (result != 0)
-        link_unlisten(n->link, service_id, at);
-    return result;
+    return link_listen(n->link, service_id, local);
 }
 
-void node_unlisten(struct node *n, uint64_t service_id, const struct gid *local)
+void node_give_service(struct node *n, uint64_t service_id, const struct gid *local)
 {
-    static const struct gid any;
-
     if (n->link != NULL)
-        link_unlisten(n->link, service_id, local != NULL ? local : &any);
+        link_unlisten(n->link, service_id, local);
 }
 
 int connections_open(struct node *n, uint8_t slot)

@@ -194,7 +194,9 @@ static void after_fork_in_child(void)
         abandon(&node);
 }
 
-/* What queue pairs still say when nobody destroyed them; what the link does not take now is lost.
+/*
+ * What queue pairs and connections still say when nobody destroyed them; what the link does not
+ * take now is lost.
  */
 static void leave(struct node *n)
 {
@@ -204,6 +206,10 @@ static void leave(struct node *n)
         if (n->batch.count > 0)
             break;
     }
+    if (n->cm != NULL)
+        cm_leave(n->cm, node_now());
+    while (n->cm != NULL && cm_wants_transmit(n->cm) && n->batch.count == 0)
+        progress_send(n, node_now());
 }
 
 /* Other threads may be anywhere, also inside for good: then all stays as it is. */

@@ -112,13 +112,12 @@ typedef void (*node_cm_event_fn)(const struct cm_event *event);
 void node_set_cm_handler(node_cm_event_fn fn);
 
 /*
- * cm_listen, for the whole host: requests reach this process whichever reads them. Returns 0,
- * -EADDRINUSE when any process listens there, -ENOSPC when too many do, or what cm_listen says.
- * node_unlisten takes it back, before or after cm_id_free. The lock is held.
+ * A service ID at a local address (gid_listen_rank) becomes this process's: requests for it reach
+ * cm_listen here, whichever process of the host reads them. Returns 0, -EADDRINUSE when any
+ * process has it, or -ENOSPC when too many are taken. The lock is held.
  */
-int node_listen(struct node *n, struct cm_id *id, uint64_t service_id, const struct gid *local,
-                uint32_t backlog);
-void node_unlisten(struct node *n, uint64_t service_id, const struct gid *local);
+int node_take_service(struct node *n, uint64_t service_id, const struct gid *local);
+void node_give_service(struct node *n, uint64_t service_id, const struct gid *local);
 
 /*
  * Who is told that interfaces or addresses of this host may have changed; called by the progress

@@ -51,6 +51,21 @@ static inline bool multicast_equal(const struct multicast *a, const struct multi
     return gid_equal(&a->gid, &b->gid) && a->scope_id == b->scope_id;
 }
 
+/* Does who listens at listening answer for address, and how closely: 0, no; 1, at all addresses
+ * (zeroes); 2, at all IPv4 addresses (::ffff:0.0.0.0); 3, at this one.
+ */
+static inline unsigned gid_listen_rank(const struct gid *listening, const struct gid *address)
+{
+    static const struct gid any = {{0}};
+    static const struct gid any_ipv4 = {{[10] = 0xff, [11] = 0xff}};
+
+    if (gid_equal(listening, address))
+        return 3;
+    if (gid_equal(listening, &any_ipv4) && gid_is_ipv4(address))
+        return 2;
+    return gid_equal(listening, &any) ? 1 : 0;
+}
+
 /* How a packet leaves. */
 struct path {
     struct gid src; /* both of one family */

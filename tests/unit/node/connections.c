@@ -25,6 +25,7 @@
 #define EVENTS_MAX 16u
 
 static const struct gid here = {{[10] = 0xff, [11] = 0xff, [12] = 127, [15] = 1}};
+static const struct gid everywhere;
 static const struct cm_bytes none;
 
 /* What the manager told, under the node's lock. */
@@ -77,7 +78,9 @@ static int listen_there(struct side *s)
     int result;
 
     node_lock(s->node);
-    result = node_listen(s->node, new_id(s), SERVICE, NULL, 10);
+    result = node_take_service(s->node, SERVICE, &everywhere);
+    if (result == 0)
+        result = cm_listen(new_id(s), SERVICE, NULL, 10);
     node_unlock(s->node);
     return result;
 }

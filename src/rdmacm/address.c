@@ -1,0 +1,101 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * The kernel is asked for a route as any program asks: a UDP socket that is connected sends
+ * nothing, and then has the source address that its packets would have.
+ */
+#include "rdmacm/address.h"
+
+#include <errno.h>
+#include <netinet/in.h>
+#include <string.h>
+#include <unistd.h>
+
+bool endpoint_read(const struct sockaddr *address, struct endpoint *out)
+{
+    *out = (struct endpoint){.family = address->sa_family};
+    if (address->sa_family == AF_INET) {
+        const struct sockaddr_in *in = (const struct sockaddr_in *)(const void *)address;
+
+        out->gid.bytes[10] = 0xff;
+        out->gid.bytes[11] = 0xff;
+        memcpy(out->gid.bytes + 12, &in->sin_addr, 4);
+        out->port = ntohs(in->sin_port);
+        return true;
+    }
+    if (address->sa_family == AF_INET6) {
+        const struct sockaddr_in6 *in6 = (const struct sockaddr_in6 *)(const void *)address;
+
+        memcpy(out->gid.bytes, &in6->sin6_addr, sizeof(out->gid.bytes));
+        out->scope_id = in6->sin6_scope_id;
+        out->port = ntohs(in6->sin6_port);
+        return true;
+    }
+    return false;
+}
+
+void endpoint_write(const struct endpoint *e, struct sockaddr_storage *out)
+{
+    memset(out, 0, sizeof(*out));
+    out->ss_family = (sa_family_t)e->family;
+    if (e->family == AF_INET) {
+        struct sockaddr_in *in = (struct sockaddr_in *)(void *)out;
+
+        memcpy(&in->sin_addr, e->gid.bytes + 12, 4);
+        in->sin_port = htons(e->port);
+    } else {
+        struct sockaddr_in6 *in6 = (struct sockaddr_in6 *)(void *)out;
+
+        memcpy(&in6->sin6_addr, e->gid.bytes, sizeof(in6->sin6_addr));
+        in6->sin6_scope_id = gid_is_link_local(&e->gid) ? e->scope_id : 0;
+        in6->sin6_port = htons(e->port);
+    }
+}
+
+bool endpoint_is_any(const struct endpoint *e)
+{
+    static const struct gid any = {{0}};
+    static const struct gid any_ipv4 = {{[10] = 0xff, [11] = 0xff}};
+
+    return gid_equal(&e->gid, e->family == AF_INET ? &any_ipv4 : &any);
+}
+
+socklen_t address_len(int family)
+{
+    return family == AF_INET ? sizeof(struct sockaddr_in) : sizeof(struct sockaddr_in6);
+}
+
+static int ask(int fd, const struct endpoint *src, const struct endpoint *dst, struct endpoint *out)
+{
+    struct sockaddr_storage address;
+    socklen_t len = sizeof(address);
+    struct endpoint from = *src;
+    struct endpoint to = *dst;
+
+    from.port = 0;
+    if (from.family == to.family && !endpoint_is_any(&from)) {
+        endpoint_write(&from, &address);
+        if (bind(fd, (const struct sockaddr *)&address, address_len(from.family)) != 0)
+            return -errno;
+    }
+    if (to.port == 0)
+        to.port = 1; /* any but none */
+    endpoint_write(&to, &address);
+    if (connect(fd, (const struct sockaddr *)&address, address_len(to.family)) != 0 ||
+        getsockname(fd, (struct sockaddr *)&address, &len) != 0)
+        return -errno;
+    endpoint_read((const struct sockaddr *)&address, out);
+    out->port = 0;
+    return 0;
+}
+
+int route_source(const struct endpoint *src, const struct endpoint *dst, struct endpoint *out)
+{
+    int fd = socket(dst->family, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+    int result;
+
+    if (fd < 0)
+        return -errno;
+    result = ask(fd, src, dst, out);
+    close(fd);
+    return result;
+}

@@ -1,0 +1,56 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * Event channels. An event is queued where its ID's events go when it happens, and prepared (a
+ * request becomes an ID, a queue pair changes its state) by the thread that fetches it. A lock of
+ * its own guards queues and counts; it may be taken with the node's held, not the other way round.
+ */
+#ifndef UROCE_RDMACM_CHANNEL_H
+#define UROCE_RDMACM_CHANNEL_H
+
+#include <rdma/rdma_cma.h>
+#include <stdint.h>
+
+#include "base/list.h"
+#include "cm/cm.h"
+
+struct id_handle;
+
+struct channel_handle {
+    struct rdma_event_channel rdma;
+    struct list events; /* of struct event_handle; under the lock */
+};
+
+struct event_handle {
+    struct rdma_cm_event rdma;
+    struct list link;
+    struct id_handle *id;
+    struct id_handle *owner; /* whose acknowledgement counts: the listener's for a request */
+    bool from_cm;            /* cm is valid, and says what rdma is to say */
+    struct cm_event cm;
+};
+
+/* The connection manager's events; called with the node's lock held. */
+void channel_take_event(const struct cm_event *event);
+
+/* Queues an event that needs no peer. 0 or -ENOMEM. */
+int channel_raise(struct id_handle *h, enum rdma_cm_event_type type, int status);
+
+/*
+ * The events of an ID that were not fetched are forgotten; requests among them are refused. The
+ * node's lock is held.
+ */
+void channel_withdraw(struct id_handle *h);
+
+/* Waits until all events of the ID that were fetched are acknowledged. */
+void channel_wait_acked(struct id_handle *h);
+
+/* The events of an ID go to another channel from now on, those that wait too. */
+void channel_move(struct id_handle *h, struct rdma_event_channel *to);
+
+/* After fork. */
+void channels_forget(void);
+
+/* event.c: fills e->rdma from e->cm. False: there is nothing to tell the application. */
+bool event_prepare(struct event_handle *e);
+
+#endif

@@ -1,0 +1,166 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * A port that was asked for is the ID's from bind on; one that was drawn is so from listen on, so
+ * that those who only connect do not fill the table that all processes share.
+ */
+#include "rdmacm/port.h"
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <stdatomic.h>
+#include <sys/random.h>
+
+#include "rdmacm/channel.h"
+#include "rdmacm/process.h"
+#include "verbs/export.h"
+
+#define PORT_DRAWN_FIRST 32768u
+#define PORTS_DRAWN 28232u
+#define DRAWS_MAX 64u
+#define BACKLOG_MAX 1024
+
+static uint64_t service_of(const struct id_handle *h, uint16_t port)
+{
+    return cm_service_id((uint32_t)h->rdma.ps, port);
+}
+
+static int take(struct id_handle *h, const struct endpoint *at)
+{
+    int result;
+
+    if (h->service_taken)
+        return 0;
+    process_lock();
+    result = inside->node_take_service(process_node(), service_of(h, at->port), &at->gid);
+    h->service_taken = result == 0;
+    process_unlock();
+    if (result != 0)
+        return result;
+    h->service_id = service_of(h, at->port);
+    h->service_local = at->gid;
+    return 0;
+}
+
+void port_give_back(struct id_handle *h)
+{
+    if (h->service_taken)
+        inside->node_give_service(process_node(), h->service_id, &h->service_local);
+    h->service_taken = false;
+}
+
+/* One that nobody has now. Consecutive ones, so that a process does not draw one twice soon. */
+static uint16_t draw(struct id_handle *h, struct endpoint at)
+{
+    static atomic_uint next;
+    unsigned none = 0;
+    unsigned start = 0;
+
+    if (atomic_load(&next) == 0 && getrandom(&start, sizeof(start), 0) == sizeof(start))
+        atomic_compare_exchange_strong(&next, &none, start % PORTS_DRAWN + 1);
+    for (unsigned i = 0; i < DRAWS_MAX; i++) {
+        at.port = (uint16_t)(PORT_DRAWN_FIRST + atomic_fetch_add(&next, 1) % PORTS_DRAWN);
+        if (take(h, &at) != -EADDRINUSE)
+            break;
+    }
+    process_lock();
+    port_give_back(h);
+    process_unlock();
+    return at.port;
+}
+
+void port_set_address(struct id_handle *h, const struct endpoint *at)
+{
+    struct rdma_cm_id *id = &h->rdma;
+    struct endpoint e = *at;
+
+    e.port = ntohs(rdma_get_src_port(id));
+    endpoint_write(&e, &id->route.addr.src_storage);
+}
+
+int port_bind(struct id_handle *h, const struct endpoint *at)
+{
+    struct endpoint e = *at;
+    struct place place;
+    int result = 0;
+
+    if (h->bound)
+        return -EINVAL;
+    if (!endpoint_is_any(&e))
+        result = device_find(&e.gid, e.scope_id, &place);
+    if (result != 0)
+        return result;
+    if (e.port == 0)
+        e.port = draw(h, e);
+    else if (!h->reuse_address)
+        result = take(h, &e);
+    if (result != 0)
+        return result;
+    if (!endpoint_is_any(&e)) {
+        e.scope_id = place.ifindex;
+        id_set_place(h, &place);
+    }
+    endpoint_write(&e, &h->rdma.route.addr.src_storage);
+    h->bound = true;
+    return 0;
+}
+
+EXPORT int rdma_bind_addr(struct rdma_cm_id *id, struct sockaddr *addr)
+{
+    struct id_handle *h = id_of(id);
+    struct endpoint at;
+
+    if (!id_alive(h))
+        return id_result(-EIO);
+    if (addr == NULL)
+        return id_result(-EINVAL);
+    if (!endpoint_read(addr, &at))
+        return id_result(-EAFNOSUPPORT);
+    return id_result(port_bind(h, &at));
+}
+
+static int listen_there(struct id_handle *h, int backlog)
+{
+    struct endpoint at;
+    int result;
+
+    endpoint_read(&h->rdma.route.addr.src_addr, &at);
+    result = take(h, &at);
+    if (result != 0)
+        return result;
+    process_lock();
+    result = id_make_cm(h);
+    if (result == 0)
+        result = inside->cm_listen(h->cm, h->service_id, &h->service_local, (uint32_t)backlog);
+    process_unlock();
+    return result;
+}
+
+EXPORT int rdma_listen(struct rdma_cm_id *id, int backlog)
+{
+    static const struct endpoint anywhere = {.family = AF_INET,
+                                             .gid = {{[10] = 0xff, [11] = 0xff}}};
+    struct id_handle *h = id_of(id);
+    int result = 0;
+
+    if (!id_alive(h))
+        return id_result(-EIO);
+    if (!h->bound)
+        result = port_bind(h, &anywhere);
+    if (backlog <= 0 || backlog > BACKLOG_MAX)
+        backlog = BACKLOG_MAX;
+    return id_result(result == 0 ? listen_there(h, backlog) : result);
+}
+
+EXPORT __be16 rdma_get_src_port(struct rdma_cm_id *id)
+{
+    struct endpoint e;
+
+    return endpoint_read(&id->route.addr.src_addr, &e) ? htons(e.port) : 0;
+}
+
+EXPORT __be16 rdma_get_dst_port(struct rdma_cm_id *id)
+{
+    struct endpoint e;
+
+    return endpoint_read(&id->route.addr.dst_addr, &e) ? htons(e.port) : 0;
+}
