@@ -354,9 +354,9 @@ static uint8_t fault_listener(struct link *link, uint64_t service_id, const stru
     return link_listener(fault_of(link)->inner, service_id, local);
 }
 
-static void fault_pass(struct link *link, uint8_t slot, const struct datagram *d)
+static bool fault_pass(struct link *link, uint8_t slot, const struct datagram *d)
 {
-    link_pass(fault_of(link)->inner, slot, d);
+    return link_pass(fault_of(link)->inner, slot, d);
 }
 
 static int fault_join(struct link *link, const struct multicast *group)

@@ -103,7 +103,7 @@ struct link_ops {
     int (*listen)(struct link *link, uint64_t service_id, const struct gid *local);
     void (*unlisten)(struct link *link, uint64_t service_id, const struct gid *local);
     uint8_t (*listener)(struct link *link, uint64_t service_id, const struct gid *local);
-    void (*pass)(struct link *link, uint8_t slot, const struct datagram *d);
+    bool (*pass)(struct link *link, uint8_t slot, const struct datagram *d);
     /* See link_local_buffer. NULL: the same. */
     uint32_t (*local_buffer)(struct link *link, const struct gid *dst, uint8_t slot);
     /* See link_delivers_whole. NULL: no. */
@@ -185,13 +185,13 @@ static inline uint8_t link_listener(struct link *link, uint64_t service_id, cons
     return link->ops->listener ? link->ops->listener(link, service_id, local) : 0;
 }
 
-/* Hands a datagram that came to QP1 to the process that it is for. May be called in
- * link_receive_fn.
+/*
+ * Hands a datagram that came to QP1 to the process that it is for. May be called in
+ * link_receive_fn. False: there is no such process.
  */
-static inline void link_pass(struct link *link, uint8_t slot, const struct datagram *d)
+static inline bool link_pass(struct link *link, uint8_t slot, const struct datagram *d)
 {
-    if (link->ops->pass)
-        link->ops->pass(link, slot, d);
+    return link->ops->pass && link->ops->pass(link, slot, d);
 }
 
 /*

@@ -245,7 +245,7 @@ int udp_send(struct link *link, struct datagram_batch *b);
 /* udp_receive.c */
 int udp_receive_prepare(struct udp *u);
 uint32_t udp_receive(struct link *link, uint32_t budget, link_receive_fn fn, void *context);
-void udp_pass(struct link *link, uint8_t slot, const struct datagram *d);
+bool udp_pass(struct link *link, uint8_t slot, const struct datagram *d);
 void udp_finish(struct link *link);
 
 #endif

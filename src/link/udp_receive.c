@@ -294,8 +294,16 @@ static uint32_t pass_on(struct reading *r, const struct arrival *a, const uint8_
     return len;
 }
 
-void udp_pass(struct link *link, uint8_t slot, const struct datagram *d)
+/* Whether there is a process that has the slot. */
+static bool is_owned(struct udp *u, uint8_t slot)
 {
+    return udp_host_serves(u, slot) || (atomic_load(&u->group.shared->slots[slot].inbox) != 0 &&
+                                        group_slot_held(&u->group, slot));
+}
+
+bool udp_pass(struct link *link, uint8_t slot, const struct datagram *d)
+{
+    struct udp *u = udp_of(link);
     const struct arrival a = {
         .src = d->src,
         .dst = d->dst,
@@ -306,8 +314,11 @@ void udp_pass(struct link *link, uint8_t slot, const struct datagram *d)
         .hop_limit = d->hop_limit,
     };
 
-    udp_parcel_add(udp_of(link), slot, &a, d->bytes, 1);
-    udp_parcels_send(udp_of(link));
+    if (!is_owned(u, slot))
+        return false;
+    udp_parcel_add(u, slot, &a, d->bytes, 1);
+    udp_parcels_send(u);
+    return true;
 }
 
 /* Everything that one message brought. handed: by another process, which we trust not to be wrong

@@ -58,9 +58,8 @@ bool connections_take(struct node *n, const struct datagram *d)
         return false;
     if (!cm_slot_of(d, &slot, &service_id) && service_id != 0)
         slot = link_listener(n->link, service_id, &d->dst);
-    if (slot != 0 && slot != n->slot)
-        link_pass(n->link, slot, d);
-    else
+    /* What is for a process that is gone is answered in its place. */
+    if (slot == 0 || slot == n->slot || !link_pass(n->link, slot, d))
         cm_receive(n->cm, d, n->now);
     return true;
 }
