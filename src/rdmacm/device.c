@@ -4,6 +4,7 @@
 
 #include <endian.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <pthread.h>
 #include <rdma/rdma_cma.h>
 #include <stdlib.h>
@@ -120,6 +121,21 @@ int device_find(const struct gid *gid, uint32_t scope_id, struct place *out)
     }
     pthread_mutex_unlock(&lock);
     return result;
+}
+
+struct ibv_xrcd *device_xrcd(struct open_device *d)
+{
+    struct ibv_xrcd_init_attr attr = {
+        .comp_mask = IBV_XRCD_INIT_ATTR_FD | IBV_XRCD_INIT_ATTR_OFLAGS,
+        .fd = -1,
+        .oflags = O_CREAT,
+    };
+
+    pthread_mutex_lock(&lock);
+    if (d->xrcd == NULL)
+        d->xrcd = ibv_open_xrcd(d->context, &attr);
+    pthread_mutex_unlock(&lock);
+    return d->xrcd;
 }
 
 enum ibv_mtu device_mtu(const struct open_device *d)

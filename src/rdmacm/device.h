@@ -16,7 +16,8 @@
 
 struct open_device {
     struct ibv_context *context;
-    struct ibv_pd *pd; /* what an ID has when its application brings none */
+    struct ibv_pd *pd;     /* what an ID has when its application brings none */
+    struct ibv_xrcd *xrcd; /* the same for XRC; NULL: not asked for yet, under device.c's lock */
     uint64_t guid;
     uint8_t responder_resources; /* at most */
     uint8_t initiator_depth;
@@ -35,6 +36,9 @@ struct place {
  * 0, -ENODEV when none has, or another negative errno.
  */
 int device_find(const struct gid *gid, uint32_t scope_id, struct place *out);
+
+/* The XRC domain of a device, which all IDs share. NULL with errno. */
+struct ibv_xrcd *device_xrcd(struct open_device *d);
 
 /* The path MTU of a device now. */
 enum ibv_mtu device_mtu(const struct open_device *d);

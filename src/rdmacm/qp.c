@@ -223,6 +223,20 @@ static int check_qp(struct rdma_cm_id *id, struct ibv_qp_init_attr_ex *attr)
     return 0;
 }
 
+/* A target of XRC has a domain, and no completion queue: its SRQs have. 0 or a negative errno. */
+static int prepare_queues(struct id_handle *h, struct ibv_qp_init_attr_ex *attr)
+{
+    if (attr->qp_type != IBV_QPT_XRC_RECV)
+        return create_cqs(&h->rdma, attr->send_cq == NULL, attr->cap.max_send_wr,
+                          attr->recv_cq == NULL && attr->qp_type != IBV_QPT_XRC_SEND,
+                          attr->cap.max_recv_wr);
+    if ((attr->comp_mask & IBV_QP_INIT_ATTR_XRCD) == 0 || attr->xrcd == NULL)
+        attr->xrcd = device_xrcd(h->place.device);
+    attr->comp_mask &= ~(uint32_t)IBV_QP_INIT_ATTR_PD; /* the one instead of the other */
+    attr->comp_mask |= IBV_QP_INIT_ATTR_XRCD;
+    return attr->xrcd == NULL ? -errno : 0;
+}
+
 static int create_qp(struct id_handle *h, struct ibv_qp_init_attr_ex *attr)
 {
     struct rdma_cm_id *id = &h->rdma;
@@ -230,8 +244,7 @@ static int create_qp(struct id_handle *h, struct ibv_qp_init_attr_ex *attr)
     int result = check_qp(id, attr);
 
     if (result == 0)
-        result = create_cqs(id, attr->send_cq == NULL, attr->cap.max_send_wr, attr->recv_cq == NULL,
-                            attr->cap.max_recv_wr);
+        result = prepare_queues(h, attr);
     if (result != 0)
         return result;
     if (attr->send_cq == NULL)
@@ -292,6 +305,23 @@ EXPORT void rdma_destroy_qp(struct rdma_cm_id *id)
 
 /* --- shared receive queues --- */
 
+/* What one of XRC needs and the application did not bring. 0 or a negative errno. */
+static int prepare_xrc_srq(struct id_handle *h, struct ibv_srq_init_attr_ex *attr)
+{
+    int result = 0;
+
+    if ((attr->comp_mask & IBV_SRQ_INIT_ATTR_XRCD) == 0 || attr->xrcd == NULL)
+        attr->xrcd = device_xrcd(h->place.device);
+    if (attr->xrcd == NULL)
+        return -errno;
+    if ((attr->comp_mask & IBV_SRQ_INIT_ATTR_CQ) == 0 || attr->cq == NULL) {
+        result = create_cqs(&h->rdma, false, 0, true, attr->attr.max_wr);
+        attr->cq = h->rdma.recv_cq;
+    }
+    attr->comp_mask |= IBV_SRQ_INIT_ATTR_XRCD | IBV_SRQ_INIT_ATTR_CQ;
+    return result;
+}
+
 EXPORT int rdma_create_srq_ex(struct rdma_cm_id *id, struct ibv_srq_init_attr_ex *attr)
 {
     int result = 0;
@@ -301,10 +331,8 @@ EXPORT int rdma_create_srq_ex(struct rdma_cm_id *id, struct ibv_srq_init_attr_ex
     if ((attr->comp_mask & IBV_SRQ_INIT_ATTR_PD) == 0 || attr->pd == NULL)
         attr->pd = id->pd;
     attr->comp_mask |= IBV_SRQ_INIT_ATTR_PD;
-    if ((attr->comp_mask & IBV_SRQ_INIT_ATTR_CQ) != 0 && attr->cq == NULL) {
-        result = create_cqs(id, false, 0, true, attr->attr.max_wr);
-        attr->cq = id->recv_cq;
-    }
+    if ((attr->comp_mask & IBV_SRQ_INIT_ATTR_TYPE) != 0 && attr->srq_type == IBV_SRQT_XRC)
+        result = prepare_xrc_srq(id_of(id), attr);
     if (result == 0) {
         id->srq = ibv_create_srq_ex(id->verbs, attr);
         result = id->srq == NULL ? -errno : 0;
@@ -321,7 +349,8 @@ EXPORT int rdma_create_srq(struct rdma_cm_id *id, struct ibv_pd *pd, struct ibv_
     struct ibv_srq_init_attr_ex ex = {
         .srq_context = attr->srq_context,
         .attr = attr->attr,
-        .comp_mask = IBV_SRQ_INIT_ATTR_PD,
+        .comp_mask = IBV_SRQ_INIT_ATTR_TYPE | IBV_SRQ_INIT_ATTR_PD,
+        .srq_type = id->qp_type == IBV_QPT_XRC_RECV ? IBV_SRQT_XRC : IBV_SRQT_BASIC,
         .pd = pd,
     };
     int result = rdma_create_srq_ex(id, &ex);
