@@ -72,6 +72,12 @@ void cm_id_free(struct cm_id *id, uint64_t now);
  */
 void cm_leave(struct cm *cm, uint64_t now);
 
+/*
+ * How long after it was first asked a request goes on being asked when nobody listens on its
+ * service: a server may be about to. 0, as at first: not at all.
+ */
+void cm_id_set_patience(struct cm_id *id, uint64_t patience_ns);
+
 void cm_id_set_user(struct cm_id *id, void *user);
 void *cm_id_user(const struct cm_id *id);
 enum cm_state cm_id_state(const struct cm_id *id);

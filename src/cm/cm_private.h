@@ -17,6 +17,7 @@
 #define CM_RESPONSE_TIMEOUT 20u /* 4.3 s, as Linux says; for the peer to know */
 #define CM_RETRIES 15u
 #define CM_REPEAT_FIRST_NS 200000000u
+#define CM_ASK_AGAIN_NS 10000000u /* when nobody listened */
 #define CM_TIMEWAIT_NS 1000000000u
 #define CM_ANSWERED_NS UINT64_C(4000000000) /* some of the peer's repeats */
 #define CM_REPLIES 256u                     /* answers that wait for cm_transmit; a power of two */
@@ -43,6 +44,9 @@ struct cm_id {
     UT_hash_handle by_comm_id;
     UT_hash_handle by_peer;
     bool has_peer;
+
+    uint64_t patience_ns;
+    uint64_t patient_until_ns; /* with a service on which nobody listens */
 
     /* listener */
     uint64_t service_id;
@@ -118,6 +122,8 @@ void cm_send_again(struct cm_id *id);
 void cm_stop(struct cm_id *id);
 /* Sends once. */
 void cm_reply(struct cm *cm, const struct path *path, const struct cm_message *message);
+/* Nobody listens on the service: asks again soon, unless patience is over. */
+bool cm_ask_again(struct cm_id *id, uint64_t now);
 /* Arms the timer of an ID without a message. */
 void cm_wait(struct cm_id *id, uint64_t until_ns);
 void cm_enter_timewait(struct cm_id *id, uint64_t now);

@@ -28,8 +28,9 @@ static struct cm_message message_of(const struct cm_id *id, enum cm_kind kind,
     return m;
 }
 
-static void begin(struct cm_id *id, const struct path *path, uint64_t service_id)
+static void begin(struct cm_id *id, const struct path *path, uint64_t service_id, uint64_t now)
 {
+    id->patient_until_ns = now + id->patience_ns;
     id->path = *path;
     id->service_id = service_id;
     id->transaction_id = random_u64(&id->cm->random) >> 32 << 32 | id->comm_id;
@@ -59,7 +60,7 @@ int cm_connect(struct cm_id *id, const struct cm_connect *c, uint64_t now)
         return -EINVAL;
     if (!fits(CM_REQ, c->private_data))
         return -EMSGSIZE;
-    begin(id, &c->path, c->service_id);
+    begin(id, &c->path, c->service_id, now);
     id->qpn = c->qpn;
     m = message_of(id, CM_REQ, c->private_data);
     m.service_id = c->service_id;
@@ -219,7 +220,7 @@ int cm_resolve(struct cm_id *id, const struct path *path, uint64_t service_id,
         return -EINVAL;
     if (!fits(CM_SIDR_REQ, private_data))
         return -EMSGSIZE;
-    begin(id, path, service_id);
+    begin(id, path, service_id, now);
     m = message_of(id, CM_SIDR_REQ, private_data);
     m.pkey = PKEY;
     m.service_id = service_id;

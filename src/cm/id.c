@@ -287,6 +287,11 @@ void cm_leave(struct cm *cm, uint64_t now)
     }
 }
 
+void cm_id_set_patience(struct cm_id *id, uint64_t patience_ns)
+{
+    id->patience_ns = patience_ns;
+}
+
 void cm_id_set_user(struct cm_id *id, void *user)
 {
     id->user = user;

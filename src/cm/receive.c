@@ -200,6 +200,9 @@ static void receive_rej(struct cm_id *id, const struct cm_message *m, uint64_t n
 {
     switch (id->state) {
     case CM_STATE_REQ_SENT:
+        if (m->reason == CM_REASON_INVALID_SERVICE_ID && cm_ask_again(id, now))
+            return;
+        /* fall through */
     case CM_STATE_REP_SENT:
     case CM_STATE_REP_RECEIVED:
     case CM_STATE_REQ_RECEIVED: /* the peer gave up waiting */
@@ -271,11 +274,12 @@ static void receive_drep(struct cm_id *id, const struct cm_message *m, uint64_t 
 
 static void receive_sidr_rep(struct cm_id *id, const struct cm_message *m, uint64_t now)
 {
-    (void)now;
     if (id->state != CM_STATE_SIDR_SENT) {
         id->cm->counters.wrong_state++;
         return;
     }
+    if (m->status == CM_SIDR_NO_SERVICE && cm_ask_again(id, now))
+        return;
     id->remote_qpn = m->qpn;
     cm_raise(id, CM_EVENT_DATAGRAM_REPLY, m, NULL);
     cm_enter_over(id);

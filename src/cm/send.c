@@ -64,6 +64,14 @@ void cm_wait(struct cm_id *id, uint64_t until_ns)
     arm(id, until_ns);
 }
 
+bool cm_ask_again(struct cm_id *id, uint64_t now)
+{
+    if (now >= id->patient_until_ns)
+        return false;
+    cm_wait(id, now + CM_ASK_AGAIN_NS);
+    return true;
+}
+
 void cm_enter_timewait(struct cm_id *id, uint64_t now)
 {
     id->state = CM_STATE_TIMEWAIT;

@@ -23,6 +23,7 @@
     C(node_give_service)                                                                           \
     C(cm_id_new)                                                                                   \
     C(cm_id_free)                                                                                  \
+    C(cm_id_set_patience)                                                                          \
     C(cm_id_set_user)                                                                              \
     C(cm_id_user)                                                                                  \
     C(cm_id_path)                                                                                  \

@@ -26,6 +26,11 @@ class Case:
     expect: object = None
     env: tuple = ()
     pair: bool = True  # a server and a client; else one process
+    # Connected by RDMA CM: what tells each side who it is, with {address} and {port}.
+    serve: str = ""
+    connect: str = ""
+    partner: str = ""    # the server's program, if it is another
+    stays: bool = False  # the server goes on when its client has ended
 
     @property
     def name(self):

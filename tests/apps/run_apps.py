@@ -19,17 +19,19 @@ import tempfile
 import time
 
 import cases
+import cm_cases
 import places
 import programs
 
 SKIPPED = 77  # meson's word for it
 SLOW_S = 3    # worth a word
+GROUPS = {**cases.GROUPS, **cm_cases.GROUPS}
 
 
 def parse_arguments():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--build", default="build", help="the build folder (default: build)")
-    parser.add_argument("--group", action="append", choices=cases.GROUPS,
+    parser.add_argument("--group", action="append", choices=GROUPS,
                         help="only this group; may be repeated")
     parser.add_argument("--place", action="append", choices=places.PLACES, help="only there")
     parser.add_argument("--only", default="", metavar="REGEX",
@@ -47,8 +49,8 @@ def parse_arguments():
 
 def selection(arguments):
     """Yields (place name, cases) of what was asked for."""
-    for group in arguments.group or cases.GROUPS:
-        for place, rows in cases.GROUPS[group]:
+    for group in arguments.group or GROUPS:
+        for place, rows in GROUPS[group]:
             if arguments.place and place not in arguments.place:
                 continue
             chosen = [case for case in rows
@@ -86,9 +88,24 @@ def words_of(case, index):
     return words + ["-g", index]
 
 
+def run_connected(runner, place, case):
+    """A pair that meets by RDMA CM. A client that comes too early is refused, and asks again."""
+    host = place.server
+    where = {"address": host.ipv6 if case.family == "ipv6" else host.ipv4,
+             "port": programs.free_port()}
+    server = [case.partner or case.program, *case.arguments.split(),
+              *case.serve.format(**where).split()]
+    client = [case.program, *case.arguments.split(), *case.connect.format(**where).split()]
+    return runner.run_asking(place, server, client, cm_cases.REFUSED, case)
+
+
 def run_case(runner, place, case):
     """Returns what is wrong with the case, or None, and its output."""
-    if not case.pair:
+    if case.connect:
+        (server_output, server_status), (client_output, client_status) = run_connected(
+            runner, place, case)
+        run = cases.Run(case, client_output, client_status, server_output, server_status)
+    elif not case.pair:
         words = shlex.split(case.program + " " + case.arguments)
         if case.program == "python3 pyverbs":
             words = ["/usr/bin/python3", "-c", cases.PYVERBS]

@@ -1,0 +1,92 @@
+# SPDX-License-Identifier: BSD-2-Clause
+"""Stock programs that connect by RDMA CM: rdmacm-utils, and perftest with -R.
+
+Their ports are of RDMA CM, so that nobody sees from outside whether a server listens already: a
+client that was refused asks again (run_apps.py).
+"""
+import re
+
+import cases
+
+# What a client says to whom nobody listens.
+REFUSED = re.compile(r"refused|RDMA_CM_EVENT_REJECTED|RDMA_CM_EVENT_UNREACHABLE[;,] error: 1\b"
+                     r"|Unexpected CM event", re.I)
+
+LOSS = (("UROCE_FAULT", "drop=0.5%,seed=7"),)
+
+
+def says(*patterns):
+    """Both sides have a line like each of these; of one that was stopped nothing is asked."""
+    def judge(run):
+        for side, output in (("client", run.client), ("server", run.server)):
+            if side == "server" and run.case.stays:
+                continue
+            for pattern in patterns:
+                if not re.search(pattern, output, re.M):
+                    return "the %s has no line like '%s'" % (side, pattern)
+        return None
+    return judge
+
+
+def rping(run):
+    """Each message came back as it was sent: the client compares them (-V) and shows them (-v)."""
+    found = re.findall(r"^ping data: rdma-ping-(\d+):", run.client, re.M)
+    wanted = [str(number) for number in range(int(run.option("C", 0)))]
+    return None if found == wanted else "the client shows %d of %d" % (len(found), len(wanted))
+
+
+def cmtime(run):
+    """A row for each step, with a time for each connection."""
+    for step in ("resolve addr", "resolve route", "create qp", "connect", "disconnect"):
+        if not re.search(r"^%s *: +\d+\.\d+ " % step, run.client, re.M):
+            return "the client has no row for '%s'" % step
+    return None
+
+
+def connected(program, *lines, expect, families=("ipv4", "ipv6"), env=(), **how):
+    how = {"serve": "-b {address} -p {port}", "connect": "-s {address} -p {port}", **how}
+    return [cases.Case(program, line, family, expect, env, 30, **how)
+            for line in lines for family in families]
+
+
+def perftests(program, *lines, **more):
+    return connected(program, *lines, expect=cases.perftest, families=("ipv4",),
+                     serve="-p {port}", connect="{address} -p {port}", **more)
+
+
+FINISHED = says(r"^test complete$", r"^return status 0$")
+
+
+def rdmacm(env=()):
+    """What sends enough for faults to meet some of it."""
+    expect = cases.suffers if env else lambda judge: judge
+    return [
+        *connected("rping", "-C 200 -V -v", expect=expect(rping), env=env,
+                   serve="-s -a {address} -p {port}", connect="-c -a {address} -p {port}"),
+        *connected("ucmatose", "-c 50", expect=expect(FINISHED), env=env),
+        *connected("cmtime", "-c 100", expect=expect(cmtime), env=env, stays=True),
+        *perftests("ib_write_bw", "-R -F -n 500", env=env),
+        *perftests("ib_read_lat", "-R -F -s 5000 -n 200", env=env),
+    ]
+
+
+CLEAN = [
+    *rdmacm(),
+    *connected("rping", "-C 10 -V -v -S 1000", expect=rping, serve="-s -a {address} -p {port}",
+               connect="-c -a {address} -p {port}"),
+    *connected("ucmatose", "-c 3 -C 5 -S 10000", "-c 3 -t 8", expect=FINISHED),
+    *connected("udaddy", "", "-c 5 -S 1000", expect=FINISHED, serve="-b {address}",
+               connect="-s {address}"),
+    *connected("rdma_client", "", partner="rdma_server", serve="-s {address} -p {port}",
+               expect=says(r": end 0$")),
+    *connected("rdma_xclient", "", "-c x", partner="rdma_xserver", families=("ipv4",),
+               serve="-p {port}", expect=says(r": end 0$")),
+    *perftests("ib_send_bw", "-R -F -n 500", "-R -F -n 500 -c UD -s 1024", "-R -F -q 4 -n 200"),
+    *perftests("ib_write_lat", "-R -F"),
+    *perftests("ib_atomic_bw", "-R -F"),
+]
+
+GROUPS = {
+    "rdmacm": [("lo", CLEAN), ("pair", CLEAN)],
+    "rdmacm-faults": [("lo", rdmacm(LOSS))],
+}
