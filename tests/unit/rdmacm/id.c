@@ -1,0 +1,225 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Addresses, ports, options and events of identifiers that are not connected. */
+#include "sides.h"
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+
+struct bench {
+    struct rdma_event_channel *channel;
+    struct rdma_cm_id *id;
+    struct rdma_cm_id *other;
+};
+
+static int setup(void **state)
+{
+    static struct bench b;
+
+    b.channel = rdma_create_event_channel();
+    assert_non_null(b.channel);
+    assert_int_equal(rdma_create_id(b.channel, &b.id, NULL, RDMA_PS_TCP), 0);
+    assert_int_equal(rdma_create_id(b.channel, &b.other, NULL, RDMA_PS_TCP), 0);
+    *state = &b;
+    return 0;
+}
+
+static int teardown(void **state)
+{
+    struct bench *b = *state;
+
+    assert_int_equal(rdma_destroy_id(b->id), 0);
+    assert_int_equal(rdma_destroy_id(b->other), 0);
+    rdma_destroy_event_channel(b->channel);
+    return 0;
+}
+
+static struct sockaddr_in ipv4(const char *address, uint16_t port)
+{
+    struct sockaddr_in in = {.sin_family = AF_INET, .sin_port = htons(port)};
+
+    assert_int_equal(inet_pton(AF_INET, address, &in.sin_addr), 1);
+    return in;
+}
+
+static int bind_to(struct rdma_cm_id *id, const char *address, uint16_t port)
+{
+    struct sockaddr_in in = ipv4(address, port);
+
+    return rdma_bind_addr(id, (struct sockaddr *)&in);
+}
+
+static void an_address_of_ours_brings_its_device_and_the_wildcard_none(void **state)
+{
+    struct bench *b = *state;
+    struct ibv_context **list;
+    int count;
+
+    assert_int_equal(bind_to(b->id, "127.0.0.1", PORT), 0);
+    assert_int_equal(bind_to(b->other, "0.0.0.0", PORT + 1), 0);
+    list = rdma_get_devices(&count);
+    assert_non_null(list);
+    assert_int_equal(count, 1);
+    assert_ptr_equal(b->id->verbs, list[0]);
+    assert_int_equal(b->id->port_num, 1);
+    assert_ptr_equal(b->id->pd->context, list[0]);
+    assert_null(b->other->verbs);
+    rdma_free_devices(list);
+}
+
+static void an_address_that_is_not_ours_has_no_device(void **state)
+{
+    struct bench *b = *state;
+
+    assert_int_equal(bind_to(b->id, "192.0.2.1", PORT), -1);
+    assert_int_equal(errno, ENODEV);
+    assert_int_equal(bind_to(b->id, "127.0.0.1", PORT), 0);
+    assert_int_equal(bind_to(b->id, "127.0.0.1", PORT), -1);
+    assert_int_equal(errno, EINVAL);
+}
+
+static void a_port_is_had_by_one_and_free_again_after_it(void **state)
+{
+    struct bench *b = *state;
+
+    assert_int_equal(bind_to(b->id, "127.0.0.1", PORT), 0);
+    assert_int_equal(bind_to(b->other, "127.0.0.1", PORT), -1);
+    assert_int_equal(errno, EADDRINUSE);
+    assert_int_equal(rdma_destroy_id(b->id), 0);
+    assert_int_equal(bind_to(b->other, "127.0.0.1", PORT), 0);
+    assert_int_equal(rdma_create_id(b->channel, &b->id, NULL, RDMA_PS_UDP), 0);
+    assert_int_equal(bind_to(b->id, "127.0.0.1", PORT), 0); /* another port space */
+}
+
+static void those_who_say_so_share_a_port_until_one_listens(void **state)
+{
+    struct bench *b = *state;
+    int yes = 1;
+
+    assert_int_equal(
+        rdma_set_option(b->id, RDMA_OPTION_ID, RDMA_OPTION_ID_REUSEADDR, &yes, sizeof(yes)), 0);
+    assert_int_equal(
+        rdma_set_option(b->other, RDMA_OPTION_ID, RDMA_OPTION_ID_REUSEADDR, &yes, sizeof(yes)), 0);
+    assert_int_equal(bind_to(b->id, "127.0.0.1", PORT), 0);
+    assert_int_equal(bind_to(b->other, "127.0.0.1", PORT), 0);
+    assert_int_equal(rdma_listen(b->id, 0), 0);
+    assert_int_equal(rdma_listen(b->other, 0), -1);
+    assert_int_equal(errno, EADDRINUSE);
+}
+
+static void a_port_is_drawn_for_those_who_name_none(void **state)
+{
+    struct bench *b = *state;
+
+    assert_int_equal(bind_to(b->id, "127.0.0.1", 0), 0);
+    assert_int_not_equal(rdma_get_src_port(b->id), 0);
+    assert_int_equal(rdma_listen(b->id, 0), 0);
+    assert_int_equal(rdma_listen(b->other, 0), 0); /* bound by that */
+    assert_int_not_equal(rdma_get_src_port(b->other), 0);
+    assert_int_not_equal(rdma_get_src_port(b->other), rdma_get_src_port(b->id));
+}
+
+static void an_address_without_a_way_there_is_an_error_that_comes_as_event(void **state)
+{
+    struct bench *b = *state;
+    struct sockaddr_in there = ipv4("192.0.2.1", PORT);
+
+    assert_int_equal(rdma_resolve_addr(b->id, NULL, (struct sockaddr *)&there, 100), 0);
+    expect_and_ack(b->channel, RDMA_CM_EVENT_ADDR_ERROR, -ENETUNREACH);
+}
+
+static void resolving_fills_in_addresses_and_the_path(void **state)
+{
+    struct bench *b = *state;
+    struct sockaddr_in there = ipv4("127.0.0.1", PORT);
+    const struct sockaddr_in *src = (const struct sockaddr_in *)&b->id->route.addr.src_addr;
+    uint8_t tos = 0x28;
+
+    assert_int_equal(rdma_set_option(b->id, RDMA_OPTION_ID, RDMA_OPTION_ID_TOS, &tos, 1), 0);
+    assert_int_equal(rdma_resolve_route(b->id, 100), -1);
+    assert_int_equal(errno, EINVAL);
+    assert_int_equal(rdma_resolve_addr(b->id, NULL, (struct sockaddr *)&there, 100), 0);
+    expect_and_ack(b->channel, RDMA_CM_EVENT_ADDR_RESOLVED, 0);
+    assert_int_equal(src->sin_addr.s_addr, htonl(INADDR_LOOPBACK));
+    assert_int_equal(rdma_get_dst_port(b->id), htons(PORT));
+    assert_int_equal(rdma_resolve_route(b->id, 100), 0);
+    expect_and_ack(b->channel, RDMA_CM_EVENT_ROUTE_RESOLVED, 0);
+    assert_int_equal(b->id->route.num_paths, 1);
+    assert_int_equal(b->id->route.path_rec->mtu, IBV_MTU_4096);
+    assert_int_equal(b->id->route.path_rec->traffic_class, tos);
+}
+
+static void a_channel_is_readable_when_an_event_is_there(void **state)
+{
+    struct bench *b = *state;
+    struct sockaddr_in there = ipv4("127.0.0.1", PORT);
+    struct rdma_cm_event *event;
+
+    assert_int_equal(fcntl(b->channel->fd, F_SETFL, O_NONBLOCK), 0);
+    assert_int_equal(rdma_get_cm_event(b->channel, &event), -1);
+    assert_int_equal(errno, EAGAIN);
+    assert_int_equal(rdma_resolve_addr(b->id, NULL, (struct sockaddr *)&there, 100), 0);
+    assert_true(readable(b->channel->fd, 0));
+    expect_and_ack(b->channel, RDMA_CM_EVENT_ADDR_RESOLVED, 0);
+    assert_false(readable(b->channel->fd, 0));
+}
+
+static void events_that_wait_go_along_to_another_channel(void **state)
+{
+    struct bench *b = *state;
+    struct sockaddr_in there = ipv4("127.0.0.1", PORT);
+    struct rdma_event_channel *to = rdma_create_event_channel();
+
+    assert_int_equal(rdma_resolve_addr(b->id, NULL, (struct sockaddr *)&there, 100), 0);
+    assert_int_equal(rdma_migrate_id(b->id, to), 0);
+    assert_false(readable(b->channel->fd, 0));
+    expect_and_ack(to, RDMA_CM_EVENT_ADDR_RESOLVED, 0);
+    assert_int_equal(rdma_migrate_id(b->id, b->channel), 0);
+    rdma_destroy_event_channel(to);
+}
+
+static void unknown_options_are_refused(void **state)
+{
+    struct bench *b = *state;
+    uint8_t timeout = 32;
+    int number = 0;
+
+    assert_int_equal(rdma_set_option(b->id, RDMA_OPTION_ID, 77, &number, sizeof(number)), -1);
+    assert_int_equal(errno, ENOSYS);
+    assert_int_equal(
+        rdma_set_option(b->id, RDMA_OPTION_ID, RDMA_OPTION_ID_ACK_TIMEOUT, &timeout, 1), -1);
+    assert_int_equal(errno, EINVAL);
+    assert_int_equal(rdma_set_option(b->id, RDMA_OPTION_ID, RDMA_OPTION_ID_TOS, &number, 4), -1);
+    assert_int_equal(errno, EINVAL);
+}
+
+static void groups_are_not_joined_yet(void **state)
+{
+    struct bench *b = *state;
+    struct sockaddr_in group = ipv4("224.0.0.9", 0);
+
+    assert_int_equal(rdma_join_multicast(b->id, (struct sockaddr *)&group, NULL), -1);
+    assert_int_equal(errno, EOPNOTSUPP);
+}
+
+int main(void)
+{
+#define CASE(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
+    const struct CMUnitTest tests[] = {
+        CASE(an_address_of_ours_brings_its_device_and_the_wildcard_none),
+        CASE(an_address_that_is_not_ours_has_no_device),
+        CASE(a_port_is_had_by_one_and_free_again_after_it),
+        CASE(those_who_say_so_share_a_port_until_one_listens),
+        CASE(a_port_is_drawn_for_those_who_name_none),
+        CASE(an_address_without_a_way_there_is_an_error_that_comes_as_event),
+        CASE(resolving_fills_in_addresses_and_the_path),
+        CASE(a_channel_is_readable_when_an_event_is_there),
+        CASE(events_that_wait_go_along_to_another_channel),
+        CASE(unknown_options_are_refused),
+        CASE(groups_are_not_joined_yet),
+    };
+
+    enter_namespace();
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
