@@ -7,12 +7,13 @@ client that was refused asks again (run_apps.py).
 import re
 
 import cases
+import programs
 
 # What a client says to whom nobody listens.
 REFUSED = re.compile(r"refused|RDMA_CM_EVENT_REJECTED|RDMA_CM_EVENT_UNREACHABLE[;,] error: 1\b"
                      r"|Unexpected CM event", re.I)
 
-LOSS = (("UROCE_FAULT", "drop=0.5%,seed=7"),)
+LOSS = (programs.PATIENCE_AT_LOSS, ("UROCE_FAULT", "drop=0.5%,seed=7"))
 
 
 def says(*patterns):
@@ -45,7 +46,7 @@ def cmtime(run):
 
 def connected(program, *lines, expect, families=("ipv4", "ipv6"), env=(), **how):
     how = {"serve": "-b {address} -p {port}", "connect": "-s {address} -p {port}", **how}
-    return [cases.Case(program, line, family, expect, env, 30, **how)
+    return [cases.Case(program, line, family, expect, env, **how)
             for line in lines for family in families]
 
 

@@ -190,24 +190,23 @@ class Runner:
         return (server.output, statuses[1]), (processes[1].output, statuses[0])
 
 
-    def run_asking(self, place, server_words, client_words, refused, case):
+    def run_asking(self, place, server_words, client_words, refused, env=(), stays=False):
         """As run_pair, for servers that cannot be seen to listen: a client is started again while
         its output matches refused. A server that stays is ended with its client.
         """
-        deadline = time.monotonic() + case.timeout
-        server = self.start(place.server, server_words, case.env)
+        deadline = time.monotonic() + HANGING_S
+        server = self.start(place.server, server_words, env)
         client = None
         try:
             while client is None:
-                client = self.start(place.client, client_words, case.env)
+                client = self.start(place.client, client_words, env)
                 status = client.wait(deadline)
                 if status not in (0, None) and server.alive() and refused.search(client.output):
                     client = None
                     time.sleep(0.05)
-            server_status = 0 if case.stays else server.wait(deadline)
+            server_status = 0 if stays else server.wait(deadline)
             if None in (status, server_status):
-                raise Failure("not finished after %d s\n%s" % (case.timeout,
-                                                               told([server, client])))
+                raise Failure("not finished after %d s\n%s" % (HANGING_S, told([server, client])))
         finally:
             for process in filter(None, (server, client)):
                 process.kill()

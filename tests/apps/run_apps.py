@@ -96,7 +96,7 @@ def run_connected(runner, place, case):
     server = [case.partner or case.program, *case.arguments.split(),
               *case.serve.format(**where).split()]
     client = [case.program, *case.arguments.split(), *case.connect.format(**where).split()]
-    return runner.run_asking(place, server, client, cm_cases.REFUSED, case)
+    return runner.run_asking(place, server, client, cm_cases.REFUSED, case.env, case.stays)
 
 
 def run_case(runner, place, case):

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-2-Clause
-"""Compares what the drop-in library exports, name and version, with exports.txt, and with the
+"""Compares what a drop-in library exports, name and version, with exports.txt, and with the
 distribution's library where that is installed.
 
 usage: exports.py NM LIBRARY LIST
@@ -12,7 +12,7 @@ import subprocess
 import sys
 
 EXIT_FAILED = 1
-STOCK = "/usr/lib/*/libibverbs.so.1"
+STOCK = "/usr/lib/*/"
 # The distribution's hidden twins: object layouts from before 2007, left out on purpose.
 LEFT_OUT_NODES = {"@IBVERBS_1.0"}
 LEFT_OUT_NAMES = {"ibv_register_driver@IBVERBS_1.1"}
@@ -48,7 +48,7 @@ def main():
         expected = {line.strip() for line in f if line.strip() and not line.startswith("#")}
     failed = complain("missing", expected - ours)
     failed |= complain("not in the list", ours - expected)
-    for stock in glob.glob(STOCK):
+    for stock in glob.glob(STOCK + os.path.basename(library)):
         if os.path.samefile(stock, library):
             continue
         theirs = {name for name in exports(nm, stock) if not left_out(name)}
