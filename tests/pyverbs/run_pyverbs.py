@@ -157,11 +157,11 @@ def ask_all(judge, names, expected, results):
         results[name] = judge.ask(name, TODO_LIMIT_S if todo else "")
 
 
-def run(uroce, host, folder, arguments, expected, log):
+def run(uroce, hosts, folder, arguments, expected, log):
     """Returns the names of all tests, and the results of those asked for, by name."""
     with contextlib.ExitStack() as stack:
         judges = []
-        for _ in range(arguments.jobs):
+        for host in hosts:
             judges.append(Judge(uroce, host, folder, arguments, log))
             stack.callback(judges[-1].close)
         every = judges[0].names
@@ -247,13 +247,15 @@ def main():
                                places.drop_words(), scratch)
         folder = copy_suite(scratch)
         try:
-            host = places.PLACES[arguments.place](namespaces).server
+            # One for each judge: the suite's connections are all on one port.
+            hosts = [places.PLACES[arguments.place](namespaces).server
+                     for _ in range(arguments.jobs)]
         except places.Unavailable as reason:
             print("skipped: %s" % reason)
             return SKIPPED
         with open(pathlib.Path(scratch) / "log", "w+", encoding="utf-8", errors="replace") as log:
             try:
-                every, results = run(uroce, host, folder, arguments, expected, log)
+                every, results = run(uroce, hosts, folder, arguments, expected, log)
             except RuntimeError as error:
                 log.seek(0)
                 print("%s\n%s" % (log.read(), error))
