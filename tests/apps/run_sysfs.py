@@ -104,6 +104,8 @@ for index, gid in enumerate(table()):
     ndev = open(path + 'gid_attrs/ndevs/%d' % index).read()
     assert ndev == 'lo\\n', (index, ndev)
 assert len(table()) == len(before) + 1, (before, table())
+unused = open(path + 'gid_attrs/types/%d' % len(table())).read()
+assert unused == '', repr(unused)
 print('good')
 """
     with tempfile.NamedTemporaryFile("w", suffix=".py") as script:
