@@ -63,7 +63,8 @@ int device_file_open(const char *path, int flags)
     errno = before;
     if (len < 0)
         return -1;
-    /* The type of a GID that is not there: the kernel's file cannot be read, and UCX counts on that. */
+    /* The type of a GID that is not there: the kernel's file cannot be read, and UCX counts on
+     * that. */
     if (len == 0)
         return text_file_open(value, 0, flags);
     value[len] = '\n';
