@@ -106,6 +106,7 @@ static void fork_beside_a_poller(struct side *s)
             _exit(0);
         }
         wait_for_good_end(pid);
+        side_goes_on();
     }
     stop = true;
     pthread_join(poller, NULL);

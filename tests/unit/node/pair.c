@@ -57,6 +57,11 @@ void must_at(bool holds, const char *what, const char *file, int line)
     _exit(1);
 }
 
+void side_goes_on(void)
+{
+    alarm(TIME_LIMIT_S);
+}
+
 static pid_t start(side_fn body, int channel, int other, bool connected)
 {
     struct side s = {.channel = channel};
@@ -66,7 +71,7 @@ static pid_t start(side_fn body, int channel, int other, bool connected)
     if (pid > 0)
         return pid;
     close(other);
-    alarm(TIME_LIMIT_S);
+    side_goes_on();
     if (connected) {
         side_open(&s);
         side_connect(&s);
@@ -217,6 +222,7 @@ void side_meet(struct side *s)
 
     must(send(s->channel, &c, 1, 0) == 1);
     must(recv(s->channel, &c, 1, 0) == 1);
+    side_goes_on();
 }
 
 static struct sge sge_at(const struct side *s, uint64_t offset, uint32_t len)
@@ -270,6 +276,7 @@ struct completion side_wait_polling(struct side *s)
 
     for (uint32_t empty = 1; !poll_once(s, &c); empty++)
         node_idle_hint(s->node, empty);
+    side_goes_on();
     return c;
 }
 
@@ -282,8 +289,10 @@ struct completion side_wait_sleeping(struct side *s)
         node_lock(s->node);
         cq_arm(s->cq, false);
         node_unlock(s->node);
-        if (poll_once(s, &c))
+        if (poll_once(s, &c)) {
+            side_goes_on();
             return c;
+        }
         node_before_sleep(s->node);
         must(read(s->events, &count, sizeof(count)) == sizeof(count));
     }
