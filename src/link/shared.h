@@ -17,12 +17,13 @@
 
 #include "link/limits.h"
 
-#define SHARED_VERSION 5u /* of everything that processes of a group exchange */
+#define SHARED_VERSION 6u /* of everything that processes of a group exchange */
 
 /* Room in a receiver's socket, in bytes of kernel memory: budget - (charged - consumed). */
 struct shared_slot {
     _Alignas(
         64) _Atomic uint64_t charged; /* added by whoever sends from this host, before it sends */
+    _Atomic uint64_t sent; /* of that, what the kernel has: added by who sent; see give_back */
     _Alignas(64) _Atomic uint64_t consumed; /* written by the owner as it reads */
     _Atomic uint64_t inbox;                 /* name of the owner's inbox (inbox.h), 0: none */
     _Atomic uint32_t budget;                /* 0: unknown, no limit */

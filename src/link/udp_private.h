@@ -132,6 +132,8 @@ struct udp {
     uint32_t resume; /* datagrams of the blocked batch that have left; link.h's send */
     uint64_t stalled_at[SLOT_COUNT];       /* consumed, when room ran out */
     uint64_t stalled_since_ns[SLOT_COUNT]; /* 0: room has not run out */
+    uint64_t unsent_least;                 /* at the least so much was charged to us, not sent */
+    uint64_t unsent_since_ns;              /* since then; 0: there was none */
     struct peers peers;
     struct routes routes;
     struct parcels parcels;

@@ -35,6 +35,12 @@ struct reading {
     uint64_t consumed; /* kernel memory given back by what came from this host */
 };
 
+/* What senders of this host have added up for us, shared.h. */
+struct sums {
+    uint64_t sent;
+    uint64_t charged;
+};
+
 /* What the control messages of one message say. */
 struct facts {
     bool has_dst;
@@ -556,21 +562,64 @@ static void serve_source(struct reading *r, uint32_t source)
         read_source(r, source);
 }
 
+/* In this order: what is in sent is in charged. */
+static struct sums read_sums(const struct shared_slot *s)
+{
+    uint64_t sent = atomic_load_explicit(&s->sent, memory_order_acquire);
+
+    return (struct sums){
+        .sent = sent,
+        .charged = atomic_load_explicit(&s->charged, memory_order_acquire),
+    };
+}
+
 /*
- * Gives memory back to senders of this host. When our sockets are empty, all that was
- * charged before we looked is gone, read or lost, whatever the sums say.
+ * A sender that was killed on the way from one sum to the other leaves a difference for good: what
+ * it was at the least for LOCAL_STALL_NS. One that was only stopped makes it negative in the end.
  */
-static void give_back(struct reading *r, uint64_t charged_before, bool all_read)
+static void forgive_unsent(struct udp *u, struct shared_slot *mine, struct sums before)
+{
+    uint64_t unsent = before.charged - before.sent;
+    uint64_t now_ns;
+
+    if ((int64_t)unsent <= 0) {
+        u->unsent_since_ns = 0;
+        if (unsent)
+            atomic_fetch_add_explicit(&mine->sent, unsent, memory_order_relaxed);
+        return;
+    }
+    now_ns = udp_now_ns();
+    if (!u->unsent_since_ns) {
+        u->unsent_since_ns = now_ns;
+        u->unsent_least = unsent;
+    }
+    if (unsent < u->unsent_least)
+        u->unsent_least = unsent;
+    if (now_ns - u->unsent_since_ns < LOCAL_STALL_NS)
+        return;
+    u->unsent_since_ns = 0;
+    atomic_fetch_add_explicit(&mine->sent, u->unsent_least, memory_order_relaxed);
+}
+
+/*
+ * Gives memory back to senders of this host. When our sockets are empty, all that was sent before
+ * we looked is gone, read or lost, whatever the sums say; not what was only charged, for its sender
+ * may be anywhere before the call that sends it.
+ */
+static void give_back(struct reading *r, struct sums before, bool all_read)
 {
     struct shared_slot *mine = &r->u->group.shared->slots[r->u->slot];
     uint64_t old = atomic_load_explicit(&mine->consumed, memory_order_relaxed);
     uint64_t charged = atomic_load_explicit(&mine->charged, memory_order_relaxed);
     uint64_t consumed = old + r->consumed;
 
+    if (all_read) {
+        if ((int64_t)(before.sent - consumed) > 0)
+            consumed = before.sent;
+        forgive_unsent(r->u, mine, before);
+    }
     if ((int64_t)(charged - consumed) < 0)
         consumed = charged;
-    if (all_read && (int64_t)(charged_before - consumed) > 0)
-        consumed = charged_before;
     if (consumed != old)
         atomic_store_explicit(&mine->consumed, consumed, memory_order_release);
 }
@@ -605,8 +654,7 @@ uint32_t udp_receive(struct link *link, uint32_t budget, link_receive_fn fn, voi
 {
     struct udp *u = udp_of(link);
     struct reading r = {.u = u, .fn = fn, .context = context, .budget = budget};
-    uint64_t charged =
-        atomic_load_explicit(&u->group.shared->slots[u->slot].charged, memory_order_acquire);
+    struct sums before = read_sums(&u->group.shared->slots[u->slot]);
     bool looked = false;
 
     udp_parcels_retry(u);
@@ -616,7 +664,7 @@ uint32_t udp_receive(struct link *link, uint32_t budget, link_receive_fn fn, voi
         looked = look(&r);
     atomic_store_explicit(&link->direct_descriptor, u->source[u->favourite].fd,
                           memory_order_relaxed);
-    give_back(&r, charged, looked && !r.unread);
+    give_back(&r, before, looked && !r.unread);
     return r.datagrams;
 }
 

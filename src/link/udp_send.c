@@ -390,16 +390,18 @@ static int send_and_charge(struct sending *x)
     struct udp *u = x->u;
     uint32_t first = u->resume;
     bool at_once = x->batch->count > 1 && !u->config.no_gso && !x->peer->gso_refused;
-    _Atomic uint64_t *charged = &u->group.shared->slots[x->batch->dest_slot].charged;
+    struct shared_slot *to = &u->group.shared->slots[x->batch->dest_slot];
     uint64_t charge = cost(x, first, at_once);
     uint32_t next = first;
     int err;
 
     if (charge)
-        atomic_fetch_add_explicit(charged, charge, memory_order_acq_rel);
+        atomic_fetch_add_explicit(&to->charged, charge, memory_order_acq_rel);
     err = send_from(x, &next);
-    if (err && charge && next == first)
-        atomic_fetch_sub_explicit(charged, charge, memory_order_acq_rel);
+    if (charge && err && next == first)
+        atomic_fetch_sub_explicit(&to->charged, charge, memory_order_acq_rel);
+    else if (charge)
+        atomic_fetch_add_explicit(&to->sent, charge, memory_order_release);
     if (err == -EAGAIN)
         return block(x, next);
     if (err)

@@ -35,6 +35,8 @@ enum order {
     ORDER_SEND,
     ORDER_COUNTERS,
     ORDER_ROOM,
+    ORDER_CHARGE,
+    ORDER_SENT,
     ORDER_JOIN,
     ORDER_LEAVE,
     ORDER_BUFFER,
@@ -162,6 +164,7 @@ static int do_fork_idle(void)
 
 static void obey(struct body *b, const struct command *c)
 {
+    struct shared_slot *slots = udp_of(b->link)->group.shared->slots;
     struct report r = {.is_datagram = false};
 
     switch (c->order) {
@@ -173,6 +176,12 @@ static void obey(struct body *b, const struct command *c)
         break;
     case ORDER_ROOM:
         r.number = link_local_room(b->link, &c->shipment.path.dst, c->shipment.slot);
+        break;
+    case ORDER_CHARGE:
+        atomic_fetch_add(&slots[c->shipment.slot].charged, c->shipment.len);
+        break;
+    case ORDER_SENT:
+        atomic_fetch_add(&slots[c->shipment.slot].sent, c->shipment.len);
         break;
     case ORDER_JOIN:
         r.number = link_join(b->link, &c->group);
@@ -325,6 +334,16 @@ uint32_t member_room(struct member *m, const struct gid *dst, uint8_t slot)
     struct command c = {.order = ORDER_ROOM, .shipment = {.path.dst = *dst, .slot = slot}};
 
     return (uint32_t)command(m, &c).number;
+}
+
+void member_charge(struct member *m, uint8_t slot, uint32_t len)
+{
+    command(m, &(struct command){.order = ORDER_CHARGE, .shipment = {.slot = slot, .len = len}});
+}
+
+void member_sent(struct member *m, uint8_t slot, uint32_t len)
+{
+    command(m, &(struct command){.order = ORDER_SENT, .shipment = {.slot = slot, .len = len}});
 }
 
 int member_join(struct member *m, const struct multicast *group)

@@ -71,6 +71,11 @@ int member_send(struct member *m, const struct shipment *s);
 struct link_counters member_counters(struct member *m);
 bool member_delivers_whole(struct member *m, const struct path *path, uint8_t slot);
 uint32_t member_room(struct member *m, const struct gid *dst, uint8_t slot);
+/* The first half of a send: it takes so much kernel memory of the slot's room, as one does that is
+ * stopped before the kernel has its datagrams. */
+void member_charge(struct member *m, uint8_t slot, uint32_t len);
+/* The other half, as of one that goes on; what it sent is lost. */
+void member_sent(struct member *m, uint8_t slot, uint32_t len);
 /* As link_join, link_leave. */
 int member_join(struct member *m, const struct multicast *group);
 void member_leave(struct member *m, const struct multicast *group);

@@ -28,6 +28,7 @@
 
 #define MEMBERS 4
 #define FOREIGN_UID 65534u
+#define UNSENT 20000u /* bytes of kernel memory */
 
 static struct member member[MEMBERS];
 static const struct udp_config plain;
@@ -539,6 +540,65 @@ static void room_comes_back_after_losses(void **state)
     assert_true(member_counters(&member[1]).socket_overflow > 0);
 }
 
+/* It has looked at its sockets and found nothing. */
+static void look(struct member *m)
+{
+    member_counters(m);
+    member_counters(m);
+}
+
+/* What member 0 can send to member 1 becomes this, in some seconds at most. */
+static void expect_room(uint8_t slot, uint32_t room)
+{
+    const struct gid dst = gid_ipv4(INADDR_LOOPBACK);
+
+    look(&member[1]);
+    for (uint32_t i = 0; i < 1000 && member_room(&member[0], &dst, slot) != room; i++) {
+        usleep(10000);
+        look(&member[1]);
+    }
+    assert_int_equal(member_room(&member[0], &dst, slot), room);
+}
+
+static void room_of_what_is_not_sent_yet_stays_taken(void **state)
+{
+    struct shipment s = {.path = path_loopback4(), .count = 1, .len = 1040};
+    uint32_t room;
+
+    (void)state;
+    start(2, &plain);
+    s.slot = member[1].slot;
+    room = member_room(&member[0], &s.path.dst, s.slot);
+    member_charge(&member[0], s.slot, UNSENT);
+    for (uint32_t i = 1; i <= 3; i++) {
+        assert_int_equal(member_send(&member[0], &s), 0);
+        member_await(&member[1], i);
+        look(&member[1]);
+        assert_int_equal(member_room(&member[0], &s.path.dst, s.slot), room - UNSENT);
+    }
+    member_sent(&member[0], s.slot, UNSENT);
+    expect_room(s.slot, room);
+}
+
+static void room_of_a_sender_that_stopped_for_long_comes_back_once(void **state)
+{
+    const struct gid dst = gid_ipv4(INADDR_LOOPBACK);
+    uint32_t room;
+    uint8_t slot;
+
+    (void)state;
+    start(2, &plain);
+    slot = member[1].slot;
+    room = member_room(&member[0], &dst, slot);
+    member_charge(&member[0], slot, UNSENT);
+    expect_room(slot, room);
+    member_sent(&member[0], slot, UNSENT); /* it is not dead after all */
+    expect_room(slot, room);
+    member_charge(&member[0], slot, UNSENT);
+    look(&member[1]);
+    assert_int_equal(member_room(&member[0], &dst, slot), room - UNSENT);
+}
+
 static void a_stopped_receiver_holds_a_sender_up_for_a_while_only(void **state)
 {
     struct shipment s = {.path = path_loopback6(), .count = 15, .len = 4124};
@@ -789,6 +849,9 @@ int main(void)
         cmocka_unit_test_teardown(datagrams_larger_than_the_mtu_are_counted, end_members),
         cmocka_unit_test_teardown(a_sender_that_heeds_the_room_loses_nothing, end_members),
         cmocka_unit_test_teardown(room_comes_back_after_losses, end_members),
+        cmocka_unit_test_teardown(room_of_what_is_not_sent_yet_stays_taken, end_members),
+        cmocka_unit_test_teardown(room_of_a_sender_that_stopped_for_long_comes_back_once,
+                                  end_members),
         cmocka_unit_test_teardown(a_stopped_receiver_holds_a_sender_up_for_a_while_only,
                                   end_members),
         cmocka_unit_test_teardown(room_is_unknown_where_nobody_counts, end_members),
