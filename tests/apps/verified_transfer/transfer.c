@@ -15,7 +15,7 @@
 #define DONE 'D'
 
 /* What a work request was for: the high half of wr_id. */
-enum work { WORK_RECEIVE, WORK_OPERATION, WORK_ANSWER };
+enum work { WORK_RECEIVE, WORK_OPERATION, WORK_ANSWER, WORK_PROBE };
 
 struct operation {
     uint32_t number;
@@ -38,6 +38,7 @@ struct transfer {
     int fd;
     bool told; /* we said that we are done */
     bool other_done;
+    bool probed; /* the other has died, and we have sent it something since */
     uint64_t verified_bytes;
     uint64_t verified_ops;
     uint8_t *memory;
@@ -195,6 +196,21 @@ static void answer(struct lane *l, uint32_t number)
                                   .opcode = IBV_WR_SEND_WITH_IMM,
                                   .send_flags = IBV_SEND_SIGNALED,
                                   .imm_data = htonl(ANSWER | number)});
+}
+
+/*
+ * The other may have died between its acknowledgement of all that we sent and its answer. Then
+ * nothing of ours is on its way, and a requester learns only from the time-outs of what is that its
+ * peer is gone (IBA 9.7.6.1.3).
+ */
+static void probe(struct transfer *t)
+{
+    if (t->probed)
+        return;
+    t->probed = true;
+    post(&t->lanes[0], &(struct ibv_send_wr){.wr_id = work_id(WORK_PROBE, 0),
+                                             .opcode = IBV_WR_SEND_WITH_IMM,
+                                             .send_flags = IBV_SEND_SIGNALED});
 }
 
 static void start(const struct transfer *t, struct lane *l, uint32_t number)
@@ -355,6 +371,8 @@ bool transfer_take(struct transfer *t, const struct ibv_wc *wc)
         take_message(t, l, wc);
     else if (wc->wr_id >> 32 == WORK_OPERATION)
         take_operation(t, l, (uint32_t)wc->wr_id);
+    else if (wc->wr_id >> 32 == WORK_PROBE)
+        end_badly("a process that has died acknowledges");
     return true;
 }
 
@@ -363,10 +381,11 @@ bool transfer_is_over(struct transfer *t)
     char byte;
     ssize_t n = t->other_done ? -1 : recv(t->fd, &byte, 1, MSG_DONTWAIT);
 
-    if (t->plan.orphan && n <= 0)
-        return t->told && t->other_done;
-    if (n == 0 || (n < 0 && !t->other_done && errno != EAGAIN))
-        end_peer_gone();
+    if (n == 0 || (n < 0 && !t->other_done && errno != EAGAIN)) {
+        if (!t->plan.orphan)
+            end_peer_gone();
+        probe(t);
+    }
     t->other_done |= n == 1 && byte == DONE;
     return t->told && t->other_done;
 }
