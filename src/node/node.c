@@ -184,6 +184,7 @@ static void abandon(struct node *n)
         links_abandon(n);
     n->engine = NULL;
     n->use_count = 0;
+    n->parents_cm = n->cm;
     n->cm = NULL;
     n->batch.count = 0;
 }

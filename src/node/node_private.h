@@ -36,6 +36,7 @@ struct node {
     /* Under the lock from here on. Set at start. */
     struct engine *engine; /* NULL: not started */
     struct cm *cm;
+    struct cm *parents_cm;       /* after fork: left as it is, for an ID of before may name it */
     uint8_t slot;                /* of this process */
     struct link *link;           /* what the engine's datagrams go through */
     struct link *udp;            /* the link to the network, at its bottom */
