@@ -183,10 +183,8 @@ EXPORT int rdma_connect(struct rdma_cm_id *id, struct rdma_conn_param *conn_para
 
 int id_establish(struct id_handle *h)
 {
-    int result = id_qp_ready_to_receive(h);
+    int result = id_qp_ready(h);
 
-    if (result == 0)
-        result = id_qp_ready_to_send(h);
     process_lock();
     if (result == 0)
         result = inside->cm_establish(h->cm, none, inside->node_now());
@@ -252,9 +250,7 @@ static int accept_connection(struct id_handle *h, const struct rdma_conn_param *
     /* rdma_init_qp_attr may have told it already. */
     settle_depths(h, p);
     if (h->rdma.qp != NULL) {
-        result = id_qp_ready_to_receive(h);
-        if (result == 0)
-            result = id_qp_ready_to_send(h);
+        result = id_qp_ready(h);
         if (result != 0)
             return result;
     }

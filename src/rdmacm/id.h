@@ -105,9 +105,8 @@ void id_describe_path(struct id_handle *h);
 /* connect.c: the peer has answered (REP): what the queue pair needs, and the RTU. */
 int id_establish(struct id_handle *h);
 
-/* qp.c: the states of the ID's queue pair; 0 or a negative errno. */
-int id_qp_ready_to_receive(struct id_handle *h);
-int id_qp_ready_to_send(struct id_handle *h);
+/* qp.c: the ID's queue pair can receive and send; 0 or a negative errno. */
+int id_qp_ready(struct id_handle *h);
 void id_qp_fail(struct id_handle *h);
 struct ibv_ah_attr id_address(const struct id_handle *h, const struct path *path);
 

@@ -124,17 +124,19 @@ static int to_state(const struct id_handle *h, struct ibv_qp *qp, enum ibv_qp_st
     return result == 0 ? -ibv_modify_qp(qp, &attr, mask) : result;
 }
 
-int id_qp_ready_to_receive(struct id_handle *h)
+static int to_rts(const struct id_handle *h, struct ibv_qp *qp)
 {
-    /* What the peer may do is known only now. */
-    int result = to_state(h, h->rdma.qp, IBV_QPS_INIT);
+    int result = to_state(h, qp, IBV_QPS_INIT);
 
-    return result == 0 ? to_state(h, h->rdma.qp, IBV_QPS_RTR) : result;
+    if (result == 0)
+        result = to_state(h, qp, IBV_QPS_RTR);
+    return result == 0 ? to_state(h, qp, IBV_QPS_RTS) : result;
 }
 
-int id_qp_ready_to_send(struct id_handle *h)
+/* Through INIT once more: what the peer may do is known only now. */
+int id_qp_ready(struct id_handle *h)
 {
-    return to_state(h, h->rdma.qp, IBV_QPS_RTS);
+    return to_rts(h, h->rdma.qp);
 }
 
 void id_qp_fail(struct id_handle *h)
@@ -148,13 +150,7 @@ void id_qp_fail(struct id_handle *h)
 /* A datagram queue pair needs nobody: it is ready at once. */
 static int prepare_qp(const struct id_handle *h, struct ibv_qp *qp)
 {
-    int result = to_state(h, qp, IBV_QPS_INIT);
-
-    if (result == 0 && id_is_datagram(h))
-        result = to_state(h, qp, IBV_QPS_RTR);
-    if (result == 0 && id_is_datagram(h))
-        result = to_state(h, qp, IBV_QPS_RTS);
-    return result;
+    return id_is_datagram(h) ? to_rts(h, qp) : to_state(h, qp, IBV_QPS_INIT);
 }
 
 /* --- completion queues of ours --- */
