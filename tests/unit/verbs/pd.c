@@ -247,6 +247,16 @@ static void messages_pass(struct pair *p, uint32_t count)
     }
 }
 
+static void destroy_queues(struct pair *p)
+{
+    for (int i = 0; i < 2; i++) {
+        assert_int_equal(ibv_destroy_qp(p->qp[i]), 0);
+        p->qp[i] = NULL;
+    }
+    assert_int_equal(ibv_destroy_srq(p->srq), 0);
+    p->srq = NULL;
+}
+
 static void queues_lie_where_the_allocators_of_their_parent_domain_say(void **state)
 {
     struct blocks blocks = {.answer = from_the_heap};
@@ -268,12 +278,7 @@ static void queues_lie_where_the_allocators_of_their_parent_domain_say(void **st
     assert_int_equal(ibv_modify_srq(p.srq, &larger, IBV_SRQ_MAX_WR), 0);
     messages_pass(&p, 300);
     assert_int_equal(ibv_dealloc_pd(parent), EBUSY);
-    for (int i = 0; i < 2; i++) {
-        assert_int_equal(ibv_destroy_qp(p.qp[i]), 0);
-        p.qp[i] = NULL;
-    }
-    assert_int_equal(ibv_destroy_srq(p.srq), 0);
-    p.srq = NULL;
+    destroy_queues(&p);
     assert_int_equal(blocks.live, 1);
     assert_int_equal(ibv_destroy_cq(p.send_cq), 0);
     assert_int_equal(blocks.live, 0);
@@ -296,12 +301,7 @@ static void allocators_may_leave_it_to_the_library(void **state)
     pair_open_in(&p, parent);
     assert_true(blocks.uses != 0);
     messages_pass(&p, 20);
-    for (int i = 0; i < 2; i++) {
-        assert_int_equal(ibv_destroy_qp(p.qp[i]), 0);
-        p.qp[i] = NULL;
-    }
-    assert_int_equal(ibv_destroy_srq(p.srq), 0);
-    p.srq = NULL;
+    destroy_queues(&p);
     assert_int_equal(ibv_dealloc_pd(parent), 0);
     p.pd = domain;
     pair_close(&p);
