@@ -6,31 +6,46 @@
 
 #include "support/dice.h"
 
-static uint64_t word_at(uint64_t id, uint64_t index)
+static uint64_t word_of(uint64_t seed, uint64_t index)
 {
-    return dice_mix(dice_mix(id) + index * 0x9e3779b97f4a7c15ull);
+    return dice_mix(seed + index * 0x9e3779b97f4a7c15ull);
+}
+
+/* Up to the next word of the message, or len bytes. */
+static size_t fill_within_word(uint64_t seed, uint64_t offset, uint8_t *out, size_t len)
+{
+    uint64_t word = word_of(seed, offset / 8);
+    size_t skip = offset % 8;
+    size_t take = 8 - skip < len ? 8 - skip : len;
+
+    memcpy(out, (uint8_t *)&word + skip, take);
+    return take;
 }
 
 void pattern_fill(uint64_t id, uint64_t offset, uint8_t *out, size_t len)
 {
-    while (len > 0) {
-        uint64_t word = word_at(id, offset / 8);
-        size_t skip = offset % 8;
-        size_t take = 8 - skip < len ? 8 - skip : len;
+    uint64_t seed = dice_mix(id);
+    size_t done = offset % 8 ? fill_within_word(seed, offset, out, len) : 0;
+    uint64_t index = (offset + done) / 8;
+    size_t words = (len - done) / 8;
 
-        memcpy(out, (uint8_t *)&word + skip, take);
-        out += take;
-        offset += take;
-        len -= take;
+    for (size_t i = 0; i < words; i++) {
+        uint64_t word = word_of(seed, index + i);
+
+        memcpy(out + done + 8 * i, &word, 8);
     }
+    done += 8 * words;
+    if (done < len)
+        fill_within_word(seed, offset + done, out + done, len - done);
 }
 
 size_t pattern_matches(uint64_t id, uint64_t offset, const uint8_t *bytes, size_t len)
 {
+    uint64_t seed = dice_mix(id);
     size_t done = 0;
 
     while (done < len) {
-        uint64_t word = word_at(id, (offset + done) / 8);
+        uint64_t word = word_of(seed, (offset + done) / 8);
         size_t skip = (offset + done) % 8;
         size_t take = 8 - skip < len - done ? 8 - skip : len - done;
 
