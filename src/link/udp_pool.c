@@ -149,8 +149,20 @@ static bool settle(int fd, enum family f, const struct path *path)
     return false;
 }
 
-bool send_socket_leads(struct send_socket *s, enum family f, const struct path *path)
+static bool may_be_connected(struct udp *u, enum family f, const struct path *path)
 {
+    return f == FAMILY_IPV6 || routes_is_local(&u->routes, &path->dst, udp_now_ns());
+}
+
+bool send_socket_leads(struct udp *u, struct send_socket *s, enum family f, const struct path *path)
+{
+    if (!may_be_connected(u, f, path)) {
+        if (s->settled)
+            (void)connect(s->fd, (const struct sockaddr *)&nowhere, sizeof(nowhere));
+        s->settled = false;
+        s->path = (struct path){.scope_id = 0};
+        return false;
+    }
     if (!path_equal(&s->path, path)) {
         if (++s->astray < SEND_ASTRAY_MAX)
             return false;

@@ -236,8 +236,13 @@ int udp_pool_get(struct udp *u, enum family f, const struct datagram_batch *b,
  * Whether the socket leads where the path goes by itself. One whose sends go one way is connected
  * there, which spares the kernel the search for a route with each; others are sent from it with
  * their address all the same.
+ *
+ * Not so on IPv4 to other hosts: Linux numbers what leaves a connected socket, from a number that
+ * nobody is told, and the ICRC covers the identification. From one that is not, with DF set, it is
+ * 0 (ip_select_ident_segs). On this host there is uroce alone, which takes any.
  */
-bool send_socket_leads(struct send_socket *s, enum family f, const struct path *path);
+bool send_socket_leads(struct udp *u, struct send_socket *s, enum family f,
+                       const struct path *path);
 void udp_pool_close(struct udp *u);
 
 /* udp_send.c */

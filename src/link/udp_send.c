@@ -3,7 +3,7 @@
  * Sending: a batch leaves in one UDP_SEGMENT call where kernel and path take
  * it, else one by one. The ICRC covers the source port of the socket that is really
  * used, and on IPv4 the identification that the kernel will write: with DF
- * set it is 0, and i in segment i of a batch.
+ * set and an unconnected socket it is 0, and i in segment i of a batch.
  */
 #include "link/udp_private.h"
 
@@ -432,7 +432,7 @@ int udp_send(struct link *link, struct datagram_batch *b)
         note_error(u, x.peer, -err, 0);
         return 0;
     }
-    if (send_socket_leads(x.socket, f, &b->path))
+    if (send_socket_leads(u, x.socket, f, &b->path))
         return send_and_charge(&x);
     if (f == FAMILY_IPV4)
         address_ipv4(&x);

@@ -12,6 +12,7 @@
 #include <arpa/inet.h>
 #include <fcntl.h>
 #include <linux/ethtool.h>
+#include <linux/if_ether.h>
 #include <linux/sockios.h>
 #include <net/if.h>
 #include <sched.h>
@@ -22,7 +23,12 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "base/bytes.h"
+#include "link/limits.h"
 #include "member.h"
+#include "wire/icrc.h"
+#include "wire/ip.h"
+#include "wire/packet.h"
 
 static struct member near;
 static struct member far;
@@ -204,6 +210,69 @@ static void batches_arrive_where_the_kernel_cuts_them(void **state)
     set_transmit_checksums(true);
 }
 
+/* Sees the frames that come to the far host, with their headers. */
+static int open_capture(void)
+{
+    const int size = 4 << 20;
+    int fd;
+
+    setns(far_namespace, CLONE_NEWNET);
+    fd = socket(AF_PACKET, SOCK_DGRAM | SOCK_NONBLOCK, htons(ETH_P_IP));
+    setns(near_namespace, CLONE_NEWNET);
+    if (fd < 0)
+        exit(77);
+    setsockopt(fd, SOL_SOCKET, SO_RCVBUF, &size, sizeof(size));
+    return fd;
+}
+
+/* How many captured packets to port 4791 there are, the ICRC of each right as it is on the wire. */
+static uint32_t check_captured(int capture)
+{
+    uint8_t frame[2048];
+    uint32_t count = 0;
+    ssize_t len;
+
+    while ((len = recv(capture, frame, sizeof(frame), 0)) > 0) {
+        struct ip_header ip;
+        size_t end;
+
+        if (ip_read(frame, (size_t)len, &ip) != IP_FAULT_NONE || ip.protocol != IP_PROTOCOL_UDP ||
+            load_be16(frame + ip.header_len + 2) != ROCE_UDP_PORT)
+            continue;
+        end = ip.header_len + ip.payload_len - ICRC_LEN;
+        assert_true(ip.dont_fragment);
+        assert_int_equal(load_le32(frame + end), icrc_of_frame(frame, end, ip.header_len, true));
+        count++;
+    }
+    return count;
+}
+
+/*
+ * The receiver solves for the identification that an ICRC covers, so what a real stack would
+ * refuse is seen on the wire alone. More sends than a socket needs to be connected where its sends
+ * go; then batches that the kernel cuts.
+ */
+static void the_icrc_covers_the_identification_on_the_wire(void **state)
+{
+    struct shipment s = {.path = path_ipv4(), .count = 1, .len = 64};
+    int capture = open_capture();
+
+    (void)state;
+    start(&near, near_namespace);
+    start(&far, far_namespace);
+    s.slot = far.slot;
+    for (uint32_t i = 1; i <= 3 * SEND_ASTRAY_MAX; i++) {
+        assert_int_equal(member_send(&near, &s), 0);
+        member_await(&far, i);
+    }
+    assert_int_equal(check_captured(capture), 3 * SEND_ASTRAY_MAX);
+    set_transmit_checksums(false);
+    expect_arrival(path_ipv4());
+    assert_int_equal(check_captured(capture), 16);
+    set_transmit_checksums(true);
+    close(capture);
+}
+
 static void nobody_listening_is_noticed_and_harms_nobody(void **state)
 {
     struct shipment s = {.path = path_ipv4(), .slot = 1, .count = 2, .len = 64};
@@ -243,6 +312,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_teardown(batches_arrive_over_both_families_and_link_local, end_members),
         cmocka_unit_test_teardown(batches_arrive_where_the_kernel_cuts_them, end_members),
+        cmocka_unit_test_teardown(the_icrc_covers_the_identification_on_the_wire, end_members),
         cmocka_unit_test_teardown(nobody_listening_is_noticed_and_harms_nobody, end_members),
         cmocka_unit_test_teardown(a_smaller_mtu_is_counted, end_members),
     };
