@@ -33,6 +33,12 @@ bool endpoint_read(const struct sockaddr *address, struct endpoint *out)
     return false;
 }
 
+/* RFC 4007: an address that means something only on one interface, a group's too. */
+static bool has_scope(const struct gid *g)
+{
+    return gid_is_link_local(g) || (g->bytes[0] == 0xff && (g->bytes[1] & 0xf) <= 2);
+}
+
 void endpoint_write(const struct endpoint *e, struct sockaddr_storage *out)
 {
     memset(out, 0, sizeof(*out));
@@ -46,7 +52,7 @@ void endpoint_write(const struct endpoint *e, struct sockaddr_storage *out)
         struct sockaddr_in6 *in6 = (struct sockaddr_in6 *)(void *)out;
 
         memcpy(&in6->sin6_addr, e->gid.bytes, sizeof(in6->sin6_addr));
-        in6->sin6_scope_id = gid_is_link_local(&e->gid) ? e->scope_id : 0;
+        in6->sin6_scope_id = has_scope(&e->gid) ? e->scope_id : 0;
         in6->sin6_port = htons(e->port);
     }
 }

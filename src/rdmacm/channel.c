@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "rdmacm/id.h"
+#include "rdmacm/multicast.h"
 #include "rdmacm/process.h"
 #include "verbs/event_fd.h"
 #include "verbs/export.h"
@@ -68,7 +69,8 @@ static void queue(struct event_handle *e)
     pthread_mutex_unlock(&lock);
 }
 
-int channel_raise(struct id_handle *h, enum rdma_cm_event_type type, int status)
+static int raise_event(struct id_handle *h, const struct rdma_cm_event *rdma,
+                       struct membership *joined)
 {
     struct event_handle *e = calloc(1, sizeof(*e));
 
@@ -76,9 +78,24 @@ int channel_raise(struct id_handle *h, enum rdma_cm_event_type type, int status)
         return -ENOMEM;
     e->id = h;
     e->owner = h;
-    e->rdma = (struct rdma_cm_event){.id = &h->rdma, .event = type, .status = status};
+    e->joined = joined;
+    e->rdma = *rdma;
     queue(e);
     return 0;
+}
+
+int channel_raise(struct id_handle *h, enum rdma_cm_event_type type, int status)
+{
+    const struct rdma_cm_event rdma = {.id = &h->rdma, .event = type, .status = status};
+
+    return raise_event(h, &rdma, NULL);
+}
+
+int channel_raise_joined(struct membership *m)
+{
+    const struct rdma_cm_event rdma = {.id = &m->id->rdma};
+
+    return raise_event(m->id, &rdma, m);
 }
 
 /* A request gets its ID at once, so that what happens to it before it is fetched has a place. */
@@ -121,6 +138,8 @@ static struct event_handle *take(struct rdma_event_channel *channel)
     if (link != NULL) {
         e = LIST_ENTRY(link, struct event_handle, link);
         e->owner->reported++;
+        if (e->joined != NULL)
+            e->joined->reported = true;
     }
     pthread_mutex_unlock(&lock);
     return e;
@@ -130,6 +149,8 @@ static void acknowledge(struct event_handle *e)
 {
     pthread_mutex_lock(&lock);
     e->owner->acked++;
+    if (e->joined != NULL)
+        e->joined->reported = false;
     pthread_cond_broadcast(&acknowledged);
     pthread_mutex_unlock(&lock);
     free(e);
@@ -148,7 +169,7 @@ EXPORT int rdma_get_cm_event(struct rdma_event_channel *channel, struct rdma_cm_
         e = take(channel);
         if (e == NULL)
             continue;
-        if (!e->from_cm || event_prepare(e)) {
+        if (event_prepare(e)) {
             *event = &e->rdma;
             return 0;
         }
@@ -174,8 +195,8 @@ void channel_wait_acked(struct id_handle *h)
 
 /* --- away --- */
 
-/* Moves the events that are of h to the list. The lock is held. */
-static void pick(struct id_handle *h, struct list *to)
+/* Moves the events that are of h, or only a membership's, to the list. The lock is held. */
+static void pick(const struct id_handle *h, const struct membership *joined, struct list *to)
 {
     struct channel_handle *c = channel_of(h->rdma.channel);
 
@@ -183,7 +204,7 @@ static void pick(struct id_handle *h, struct list *to)
         const struct event_handle *e = LIST_ENTRY(l, struct event_handle, link);
 
         next = l->next;
-        if (e->owner != h && e->id != h)
+        if ((e->owner != h && e->id != h) || (joined != NULL && e->joined != joined))
             continue;
         list_remove(l);
         list_push_tail(to, l);
@@ -198,7 +219,7 @@ void channel_withdraw(struct id_handle *h)
 
     list_init(&mine);
     pthread_mutex_lock(&lock);
-    pick(h, &mine);
+    pick(h, NULL, &mine);
     pthread_mutex_unlock(&lock);
     while ((link = list_pop_head(&mine)) != NULL) {
         struct event_handle *e = LIST_ENTRY(link, struct event_handle, link);
@@ -212,6 +233,21 @@ void channel_withdraw(struct id_handle *h)
     }
 }
 
+void channel_end_membership(struct membership *m)
+{
+    struct list mine;
+    struct list *link;
+
+    list_init(&mine);
+    pthread_mutex_lock(&lock);
+    pick(m->id, m, &mine);
+    while (m->reported)
+        pthread_cond_wait(&acknowledged, &lock);
+    pthread_mutex_unlock(&lock);
+    while ((link = list_pop_head(&mine)) != NULL)
+        free(LIST_ENTRY(link, struct event_handle, link));
+}
+
 void channel_move(struct id_handle *h, struct rdma_event_channel *to)
 {
     struct list mine;
@@ -219,7 +255,7 @@ void channel_move(struct id_handle *h, struct rdma_event_channel *to)
 
     list_init(&mine);
     pthread_mutex_lock(&lock);
-    pick(h, &mine);
+    pick(h, NULL, &mine);
     h->rdma.channel = to;
     while ((link = list_pop_head(&mine)) != NULL) {
         list_push_tail(&channel_of(to)->events, link);

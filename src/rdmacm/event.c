@@ -11,6 +11,7 @@
 #include "rdmacm/address.h"
 #include "rdmacm/channel.h"
 #include "rdmacm/id.h"
+#include "rdmacm/multicast.h"
 #include "rdmacm/process.h"
 
 static struct rdma_conn_param conn_param(const struct cm_message *m, size_t header_len)
@@ -206,6 +207,10 @@ static void prepare_datagram_reply(struct event_handle *e)
 
 bool event_prepare(struct event_handle *e)
 {
+    if (e->joined != NULL)
+        membership_prepare(e->joined, &e->rdma);
+    if (!e->from_cm)
+        return true;
     e->rdma.id = &e->id->rdma;
     switch (e->cm.type) {
     case CM_EVENT_REQUEST:

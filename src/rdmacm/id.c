@@ -10,6 +10,7 @@
 
 #include "rdmacm/address.h"
 #include "rdmacm/channel.h"
+#include "rdmacm/multicast.h"
 #include "rdmacm/port.h"
 #include "rdmacm/process.h"
 #include "verbs/export.h"
@@ -97,6 +98,7 @@ static struct id_handle *new_handle(struct rdma_event_channel *channel, void *co
     h->rdma.ps = ps;
     h->rdma.qp_type = qp_type;
     h->generation = process_generation;
+    list_init(&h->memberships);
     return h;
 }
 
@@ -180,6 +182,7 @@ EXPORT int rdma_destroy_id(struct rdma_cm_id *id)
         rdma_destroy_event_channel(id->channel);
     free(h->qp_init_attr);
     free(h->connect_data);
+    memberships_free(h);
     free(h);
     return 0;
 }

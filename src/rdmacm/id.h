@@ -11,6 +11,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "base/list.h"
 #include "cm/cm.h"
 #include "rdmacm/device.h"
 
@@ -54,6 +55,8 @@ struct id_handle {
     uint32_t local_psn; /* the first that the peer sends */
     struct agreement agreed;
     struct ibv_sa_path_rec path_rec;
+
+    struct list memberships; /* of multicast groups: struct membership */
 
     /* of rdma_create_ep */
     struct ibv_qp_init_attr *qp_init_attr; /* for those who connect; owned */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * What is not there yet: multicast groups, and sockets over RDMA. A name that were missing would
- * stop programs that never call it, so all are there and say that they cannot.
+ * What is not there yet: sockets over RDMA. A name that were missing would stop programs that
+ * never call it, so all are there and say that they cannot.
  */
 #include <errno.h>
 #include <stdint.h>
@@ -9,9 +9,6 @@
 #include "verbs/export.h"
 
 #define NOT_SUPPORTED(N)                                                                           \
-    N(rdma_join_multicast)                                                                         \
-    N(rdma_join_multicast_ex)                                                                      \
-    N(rdma_leave_multicast)                                                                        \
     N(raccept)                                                                                     \
     N(rbind)                                                                                       \
     N(rclose)                                                                                      \

@@ -26,11 +26,13 @@ class Case:
     expect: object = None
     env: tuple = ()
     pair: bool = True  # a server and a client; else one process
-    # Connected by RDMA CM: what tells each side who it is, with {address} and {port}.
+    # Connected by RDMA CM: what tells each side who it is, with {address} and {port} of
+    # the server, and {own} address.
     serve: str = ""
     connect: str = ""
     partner: str = ""    # the server's program, if it is another
     stays: bool = False  # the server goes on when its client has ended
+    ready: str = ""      # what the server says when its client may come
 
     @property
     def name(self):

@@ -87,7 +87,18 @@ CLEAN = [
     *perftests("ib_atomic_bw", "-R -F"),
 ]
 
+
+# The one who sends starts when the other hears: neither waits for anybody, and mckey takes six seconds.
+def multicasts(family, group, sender=""):
+    return connected("mckey", "-c 3 -S 1000", families=(family,), expect=FINISHED,
+                     serve="-m %s -b {address}" % group,
+                     connect="-m %s -s -b {own} %s" % (group, sender),
+                     ready=r"receiving data transfers")
+
+
+MULTICAST = multicasts("ipv4", "239.1.2.3", "-o") + multicasts("ipv6", "ff0e::77:1")
+
 GROUPS = {
-    "rdmacm": [("lo", CLEAN), ("pair", CLEAN)],
+    "rdmacm": [("lo", CLEAN), ("pair", CLEAN + MULTICAST)],
     "rdmacm-faults": [("lo", rdmacm(LOSS))],
 }

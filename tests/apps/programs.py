@@ -190,14 +190,19 @@ class Runner:
         return (server.output, statuses[1]), (processes[1].output, statuses[0])
 
 
-    def run_asking(self, place, server_words, client_words, refused, env=(), stays=False):
-        """As run_pair, for servers that cannot be seen to listen: a client is started again while
-        its output matches refused. A server that stays is ended with its client.
+    def run_asking(self, place, server_words, client_words, refused, env=(), stays=False, ready=""):
+        """As run_pair, for servers that cannot be seen to listen: the first client is started when
+        the server's output matches ready, and again while its own matches refused. A server that
+        stays is ended with its client.
         """
         deadline = time.monotonic() + HANGING_S
         server = self.start(place.server, server_words, env)
         client = None
         try:
+            while not re.search(ready, server.output) and server.alive():
+                if time.monotonic() > deadline:
+                    raise Failure("the server does not say %s\n%s" % (ready, told([server])))
+                time.sleep(0.01)
             while client is None:
                 client = self.start(place.client, client_words, env)
                 status = client.wait(deadline)

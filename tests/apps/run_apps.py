@@ -90,13 +90,13 @@ def words_of(case, index):
 
 def run_connected(runner, place, case):
     """A pair that meets by RDMA CM. A client that comes too early is refused, and asks again."""
-    host = place.server
-    where = {"address": host.ipv6 if case.family == "ipv6" else host.ipv4,
-             "port": programs.free_port()}
-    server = [case.partner or case.program, *case.arguments.split(),
-              *case.serve.format(**where).split()]
-    client = [case.program, *case.arguments.split(), *case.connect.format(**where).split()]
-    return runner.run_asking(place, server, client, cm_cases.REFUSED, case.env, case.stays)
+    port = programs.free_port()
+    address, own = (getattr(host, case.family) for host in (place.server, place.client))
+    server, client = (
+        [program, *case.arguments.split(), *words.format(address=address, port=port, own=own).split()]
+        for program, words in ((case.partner or case.program, case.serve),
+                               (case.program, case.connect)))
+    return runner.run_asking(place, server, client, cm_cases.REFUSED, case.env, case.stays, case.ready)
 
 
 def run_case(runner, place, case):

@@ -194,15 +194,6 @@ static void unknown_options_are_refused(void **state)
     assert_int_equal(errno, EINVAL);
 }
 
-static void groups_are_not_joined_yet(void **state)
-{
-    struct bench *b = *state;
-    struct sockaddr_in group = ipv4("224.0.0.9", 0);
-
-    assert_int_equal(rdma_join_multicast(b->id, (struct sockaddr *)&group, NULL), -1);
-    assert_int_equal(errno, EOPNOTSUPP);
-}
-
 int main(void)
 {
 #define CASE(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
@@ -217,7 +208,6 @@ int main(void)
         CASE(a_channel_is_readable_when_an_event_is_there),
         CASE(events_that_wait_go_along_to_another_channel),
         CASE(unknown_options_are_refused),
-        CASE(groups_are_not_joined_yet),
     };
 
     enter_namespace();
