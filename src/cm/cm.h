@@ -212,13 +212,14 @@ void cm_advance(struct cm *cm, uint64_t now);
     C(wrong_source, "CM messages for a connection from another address than its peer's")           \
     C(wrong_state, "CM messages that do not fit the state of their connection")                    \
     C(duplicates, "CM messages that had come before")                                              \
+    C(unsupported, "requests for a transport service or a path MTU that does not exist")           \
     C(no_listener, "requests for a service ID on which nobody listens")                            \
     C(backlog_full, "requests that found the listener's backlog full")                             \
     C(ids_exhausted, "requests that found no room for one more connection")                        \
     C(replies_dropped, "answers that were not sent because too many waited")                       \
     C(repeats, "messages sent again because no answer had come")                                   \
     C(gave_up, "messages that were never answered")                                                \
-    C(stale, "connections that ended because their peer's queue pair asked for a new one")
+    C(stale, "requests and replies of a queue pair that is in another connection, which ended")
 
 struct cm_counters {
 #define CM_COUNTER_FIELD(name, text) uint64_t name;

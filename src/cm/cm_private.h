@@ -16,10 +16,14 @@
 
 #define CM_RESPONSE_TIMEOUT 20u /* 4.3 s, as Linux says; for the peer to know */
 #define CM_RETRIES 15u
+#define CM_RESPONSE_TIMEOUT_LEAST 14u /* 67 ms: what a peer's REQ may ask of us */
+#define CM_RESPONSE_TIMEOUT_MOST 22u  /* 17 s */
+#define CM_SERVICE_TIMEOUT 21u        /* 8.6 s: how long we let a peer wait at a time */
+#define CM_ACKNOWLEDGEMENTS 15u       /* how often a peer may ask us to wait */
 #define CM_REPEAT_FIRST_NS 200000000u
 #define CM_ASK_AGAIN_NS 10000000u /* when nobody listened */
 #define CM_TIMEWAIT_NS 1000000000u
-#define CM_ANSWERED_NS UINT64_C(4000000000) /* some of the peer's repeats */
+#define CM_ANSWERED_NS UINT64_C(5000000000) /* some of our repeats; Linux's first, after 4.6 s */
 #define CM_REPLIES 256u                     /* answers that wait for cm_transmit; a power of two */
 
 /* A peer's communication ID is its own only with its address. */
@@ -27,6 +31,12 @@ struct cm_peer_key {
     struct gid gid;
     uint32_t comm_id;
     uint32_t sidr; /* request IDs of SIDR are numbers of their own */
+};
+
+/* A peer's queue pair is in one connection at a time. */
+struct cm_qp_key {
+    struct gid gid;
+    uint32_t qpn;
 };
 
 struct cm_id {
@@ -37,13 +47,20 @@ struct cm_id {
 
     uint32_t comm_id;
     struct cm_peer_key peer;
-    uint32_t remote_qpn;
+    struct cm_qp_key remote; /* in cm->qps while has_qp */
     uint32_t qpn;
     struct path path;
     uint64_t transaction_id;
     UT_hash_handle by_comm_id;
     UT_hash_handle by_peer;
+    UT_hash_handle by_qp;
     bool has_peer;
+    bool has_qp;
+
+    uint64_t answer_ns;       /* what the REQ gives for an answer */
+    uint8_t retries;          /* and how often it is asked for again */
+    uint8_t acknowledgements; /* MRAs of the peer that were heeded */
+    bool peer_waits;          /* for as long as our MRA says */
 
     uint64_t patience_ns;
     uint64_t patient_until_ns; /* with a service on which nobody listens */
@@ -82,6 +99,7 @@ struct cm {
     struct random random;
     struct cm_id *ids;      /* by_comm_id */
     struct cm_id *peers;    /* by_peer */
+    struct cm_id *qps;      /* by_qp: of those who have a connection, or are about to */
     struct cm_id *services; /* by_service */
     uint32_t id_count;
     uint32_t psn;
@@ -108,6 +126,10 @@ struct cm_id *cm_find_peer(struct cm *cm, const struct cm_peer_key *key);
 struct cm_id *cm_find_listener(struct cm *cm, uint64_t service_id, const struct gid *local);
 /* Sets has_peer; not without memory, nor when another ID has that peer. */
 void cm_set_peer(struct cm_id *id, const struct gid *gid, uint32_t comm_id, bool sidr);
+/* As above, for the peer's queue pair: until the connection ends. */
+struct cm_id *cm_find_qp(struct cm *cm, const struct cm_qp_key *key);
+void cm_set_qp(struct cm_id *id, const struct gid *gid, uint32_t qpn);
+void cm_forget_qp(struct cm_id *id);
 void cm_id_answered(struct cm_id *id); /* makes room in the listener's backlog */
 void cm_id_release(struct cm_id *id);  /* out of all tables, memory freed */
 
@@ -120,8 +142,9 @@ bool cm_raise(struct cm_id *id, enum cm_event_type type, const struct cm_message
 void cm_send(struct cm_id *id, const struct cm_message *message, uint64_t now);
 void cm_send_again(struct cm_id *id);
 void cm_stop(struct cm_id *id);
-/* Sends once. */
+/* Sends once; the bytes of a MAD too, of another class than ours. */
 void cm_reply(struct cm *cm, const struct path *path, const struct cm_message *message);
+void cm_reply_mad(struct cm *cm, const struct path *path, const uint8_t mad[MAD_LEN]);
 /* Nobody listens on the service: asks again soon, unless patience is over. */
 bool cm_ask_again(struct cm_id *id, uint64_t now);
 /* Arms the timer of an ID without a message. */
@@ -138,6 +161,8 @@ void cm_refuse(struct cm_id *id, enum cm_reason reason, struct cm_bytes info,
                struct cm_bytes private_data, uint64_t now);
 /* A REJ that ends what awaits an answer itself. */
 void cm_send_reject(struct cm_id *id, enum cm_reason reason);
+/* Lets the peer wait, whose message has come again before the caller answered it. */
+void cm_send_mra(struct cm_id *id);
 void cm_send_drep(struct cm *cm, const struct path *path, const struct cm_message *dreq);
 
 #endif

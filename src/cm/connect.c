@@ -193,10 +193,22 @@ int cm_disconnect(struct cm_id *id, struct cm_bytes private_data, uint64_t now)
     if (!fits(CM_DREQ, private_data))
         return -EMSGSIZE;
     m = message_of(id, CM_DREQ, private_data);
-    m.qpn = id->remote_qpn;
+    m.qpn = id->remote.qpn;
+    cm_forget_qp(id); /* it may connect anew from now on */
     id->state = CM_STATE_DREQ_SENT;
     cm_send(id, &m, now);
     return 0;
+}
+
+void cm_send_mra(struct cm_id *id)
+{
+    const struct cm_bytes none = {0};
+    struct cm_message m = message_of(id, CM_MRA, none);
+
+    m.refused = id->state == CM_STATE_REQ_RECEIVED ? CM_REFUSED_REQ : CM_REFUSED_REP;
+    m.service_timeout = CM_SERVICE_TIMEOUT;
+    id->peer_waits = true;
+    cm_reply(id->cm, &id->path, &m);
 }
 
 void cm_send_drep(struct cm *cm, const struct path *path, const struct cm_message *dreq)

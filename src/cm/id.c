@@ -71,6 +71,14 @@ struct cm_id *cm_find_peer(struct cm *cm, const struct cm_peer_key *key)
     return id;
 }
 
+struct cm_id *cm_find_qp(struct cm *cm, const struct cm_qp_key *key)
+{
+    struct cm_id *id;
+
+    HASH_FIND(by_qp, cm->qps, key, sizeof(*key), id);
+    return id;
+}
+
 static struct cm_id *find_service(struct cm *cm, uint64_t service_id)
 {
     struct cm_id *id;
@@ -117,6 +125,8 @@ int cm_id_new(struct cm *cm, void *user, struct cm_id **out)
     id->cm = cm;
     id->user = user;
     id->comm_id = draw_comm_id(cm);
+    id->answer_ns = cm_code_ns(CM_RESPONSE_TIMEOUT);
+    id->retries = CM_RETRIES;
     list_init(&id->timer);
     list_init(&id->ready);
     HASH_ADD(by_comm_id, cm->ids, comm_id, sizeof(id->comm_id), id);
@@ -138,6 +148,24 @@ void cm_set_peer(struct cm_id *id, const struct gid *gid, uint32_t comm_id, bool
     id->peer = key;
     HASH_ADD(by_peer, id->cm->peers, peer, sizeof(id->peer), id);
     id->has_peer = id->by_peer.tbl != NULL;
+}
+
+void cm_set_qp(struct cm_id *id, const struct gid *gid, uint32_t qpn)
+{
+    const struct cm_qp_key key = {.gid = *gid, .qpn = qpn};
+
+    id->remote = key;
+    if (id->has_qp || cm_find_qp(id->cm, &key) != NULL)
+        return;
+    HASH_ADD(by_qp, id->cm->qps, remote, sizeof(id->remote), id);
+    id->has_qp = id->by_qp.tbl != NULL;
+}
+
+void cm_forget_qp(struct cm_id *id)
+{
+    if (id->has_qp)
+        HASH_DELETE(by_qp, id->cm->qps, id);
+    id->has_qp = false;
 }
 
 static void forget_service(struct cm_id *id)
@@ -232,6 +260,7 @@ void cm_id_release(struct cm_id *id)
     HASH_DELETE(by_comm_id, cm->ids, id);
     if (id->has_peer)
         HASH_DELETE(by_peer, cm->peers, id);
+    cm_forget_qp(id);
     if (id->state == CM_STATE_LISTENING)
         forget_service(id);
     cm->id_count--;
@@ -319,7 +348,7 @@ uint32_t cm_id_comm_id(const struct cm_id *id)
 
 uint32_t cm_id_remote_qpn(const struct cm_id *id)
 {
-    return id->remote_qpn;
+    return id->remote.qpn;
 }
 
 bool cm_raise(struct cm_id *id, enum cm_event_type type, const struct cm_message *message,

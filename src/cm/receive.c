@@ -11,6 +11,10 @@
 #include "cm/cm_private.h"
 #include "wire/packet.h"
 
+#define XRC 1u            /* extended_transport */
+#define PATH_MTU_LEAST 1u /* 256 */
+#define PATH_MTU_MOST 5u  /* 4096 */
+
 static struct path path_back(const struct datagram *d)
 {
     return (struct path){
@@ -37,21 +41,28 @@ static void refuse(struct cm *cm, const struct datagram *d, const struct cm_mess
     cm_reply(cm, &path, &rej);
 }
 
-/* The peer has this queue pair in a new connection, so the old one is gone (IBA 12.9.8.3.1). */
-static void end_stale(struct cm *cm, const struct gid *gid, uint32_t qpn, uint64_t now)
+/*
+ * Whether the peer's queue pair is in another connection, which it then knows nothing of. That one
+ * is ended, and the message is to be refused; the peer may ask again (IBA 12.9.8.3.1).
+ */
+static bool is_stale(struct cm *cm, const struct datagram *d, const struct cm_message *m,
+                     uint64_t now)
 {
-    struct cm_id *id;
-    struct cm_id *next;
+    const struct cm_qp_key key = {.gid = d->src, .qpn = m->qpn};
+    const struct cm_bytes none = {0};
+    struct cm_id *id = cm_find_qp(cm, &key);
 
-    HASH_ITER (by_peer, cm->peers, id, next) {
-        if (id->remote_qpn != qpn || !gid_equal(&id->peer.gid, gid))
-            continue;
-        if (id->state != CM_STATE_ESTABLISHED && id->state != CM_STATE_REP_SENT)
-            continue;
-        cm->counters.stale++;
-        cm_raise(id, CM_EVENT_DISCONNECTED, NULL, NULL);
-        cm_enter_timewait(id, now);
+    if (id == NULL)
+        return false;
+    cm->counters.stale++;
+    if (id->state == CM_STATE_REP_SENT) {
+        cm_stop(id);
+        id->state = CM_STATE_ESTABLISHED; /* at least the peer may think so */
+        cm_raise(id, CM_EVENT_ESTABLISHED, NULL, NULL);
     }
+    if (id->state == CM_STATE_ESTABLISHED)
+        cm_disconnect(id, none, now);
+    return true;
 }
 
 /* A new ID for a request, known to its peer, or NULL with the reason counted. */
@@ -83,6 +94,33 @@ static void repeat_answer(struct cm_id *id)
     id->cm->counters.duplicates++;
     if (id->state == CM_STATE_REP_SENT || id->state == CM_STATE_ANSWERED)
         cm_send_again(id);
+    else if (id->state == CM_STATE_REQ_RECEIVED)
+        cm_send_mra(id);
+}
+
+/* 0, or why no application is to see this request. */
+static unsigned fault_of(const struct cm_message *req)
+{
+    const bool extended = req->transport == CM_TRANSPORT_EXTENDED;
+
+    if (req->transport == CM_TRANSPORT_RD || (extended && req->extended_transport != XRC))
+        return CM_REASON_INVALID_TRANSPORT;
+    if (req->path_mtu < PATH_MTU_LEAST || req->path_mtu > PATH_MTU_MOST)
+        return CM_REASON_INVALID_MTU;
+    return 0;
+}
+
+/* How long the peer goes on waiting for answers, within reason. */
+static void take_patience(struct cm_id *id, const struct cm_message *req)
+{
+    uint8_t code = req->local_response_timeout;
+
+    if (code < CM_RESPONSE_TIMEOUT_LEAST)
+        code = CM_RESPONSE_TIMEOUT_LEAST;
+    if (code > CM_RESPONSE_TIMEOUT_MOST)
+        code = CM_RESPONSE_TIMEOUT_MOST;
+    id->answer_ns = cm_code_ns(code);
+    id->retries = req->max_cm_retries;
 }
 
 static void receive_req(struct cm *cm, const struct datagram *d, const struct cm_message *m,
@@ -91,6 +129,7 @@ static void receive_req(struct cm *cm, const struct datagram *d, const struct cm
     const struct cm_peer_key key = {.gid = d->src, .comm_id = m->local_comm_id};
     struct cm_id *id = cm_find_peer(cm, &key);
     struct cm_id *listener;
+    unsigned fault;
 
     if (id != NULL) {
         repeat_answer(id);
@@ -102,11 +141,21 @@ static void receive_req(struct cm *cm, const struct datagram *d, const struct cm
         refuse(cm, d, m, CM_REFUSED_REQ, CM_REASON_INVALID_SERVICE_ID);
         return;
     }
-    end_stale(cm, &d->src, m->qpn, now);
+    fault = fault_of(m);
+    if (fault != 0) {
+        cm->counters.unsupported++;
+        refuse(cm, d, m, CM_REFUSED_REQ, (enum cm_reason)fault);
+        return;
+    }
+    if (is_stale(cm, d, m, now)) {
+        refuse(cm, d, m, CM_REFUSED_REQ, CM_REASON_STALE_CONNECTION);
+        return;
+    }
     id = take_request(cm, d, m, listener);
     if (id == NULL)
         return;
-    id->remote_qpn = m->qpn;
+    take_patience(id, m);
+    cm_set_qp(id, &d->src, m->qpn);
     id->path.flow_label = m->primary.flow_label;
     id->path.traffic_class = m->primary.traffic_class & 0xfcu;
     id->state = CM_STATE_REQ_RECEIVED;
@@ -150,25 +199,47 @@ static void receive_sidr_req(struct cm *cm, const struct datagram *d, const stru
         cm_id_release(id);
 }
 
-static void receive_rep(struct cm_id *id, const struct cm_message *m, uint64_t now)
+/* The first REP. The peer's ID is known by it. */
+static void take_rep(struct cm_id *id, const struct datagram *d, const struct cm_message *m,
+                     uint64_t now)
 {
-    (void)now;
+    const struct cm_message rej = {.kind = CM_REJ, .reason = CM_REASON_STALE_CONNECTION};
+    const struct cm_bytes none = {0};
+
+    cm_set_peer(id, &id->path.dst, m->local_comm_id, false);
+    if (!id->has_peer) {
+        id->cm->counters.wrong_state++; /* or no memory: it comes again */
+        return;
+    }
+    if (is_stale(id->cm, d, m, now)) {
+        id->state = CM_STATE_REP_RECEIVED;
+        cm_refuse(id, CM_REASON_STALE_CONNECTION, none, none, now);
+        cm_raise(id, CM_EVENT_REJECTED, &rej, NULL);
+        return;
+    }
+    if (!cm_raise(id, CM_EVENT_REPLY, m, NULL))
+        return;
+    cm_stop(id);
+    cm_set_qp(id, &d->src, m->qpn);
+    id->state = CM_STATE_REP_RECEIVED;
+}
+
+static void receive_rep(struct cm_id *id, const struct datagram *d, const struct cm_message *m,
+                        uint64_t now)
+{
     switch (id->state) {
     case CM_STATE_REQ_SENT:
-        cm_set_peer(id, &id->path.dst, m->local_comm_id, false);
-        if (!id->has_peer || !cm_raise(id, CM_EVENT_REPLY, m, NULL)) {
-            id->cm->counters.wrong_state++; /* or no memory: it comes again */
-            return;
-        }
-        cm_stop(id);
-        id->remote_qpn = m->qpn;
-        id->state = CM_STATE_REP_RECEIVED;
+        take_rep(id, d, m, now);
         return;
     case CM_STATE_ESTABLISHED: /* its RTU got lost */
+    case CM_STATE_ANSWERED:    /* or our REJ */
         id->cm->counters.duplicates++;
         cm_send_again(id);
         return;
     case CM_STATE_REP_RECEIVED:
+        id->cm->counters.duplicates++;
+        cm_send_mra(id);
+        return;
     case CM_STATE_DREQ_SENT:
     case CM_STATE_TIMEWAIT:
         id->cm->counters.duplicates++;
@@ -198,9 +269,15 @@ static void receive_rtu(struct cm_id *id, const struct cm_message *m, uint64_t n
 
 static void receive_rej(struct cm_id *id, const struct cm_message *m, uint64_t now)
 {
+    if (m->refused == CM_REFUSED_REQ && id->state != CM_STATE_REQ_SENT) {
+        id->cm->counters.duplicates++; /* of one copy of the REQ; another was answered by a REP */
+        return;
+    }
     switch (id->state) {
     case CM_STATE_REQ_SENT:
-        if (m->reason == CM_REASON_INVALID_SERVICE_ID && cm_ask_again(id, now))
+        if ((m->reason == CM_REASON_INVALID_SERVICE_ID ||
+             m->reason == CM_REASON_STALE_CONNECTION) &&
+            cm_ask_again(id, now))
             return;
         /* fall through */
     case CM_STATE_REP_SENT:
@@ -229,11 +306,17 @@ static void receive_mra(struct cm_id *id, const struct cm_message *m, uint64_t n
 {
     const uint64_t wait_ns = cm_code_ns(m->service_timeout);
 
-    if (id->state != CM_STATE_REQ_SENT && id->state != CM_STATE_REP_SENT) {
+    if (!(id->state == CM_STATE_REQ_SENT && m->refused == CM_REFUSED_REQ) &&
+        !(id->state == CM_STATE_REP_SENT && m->refused == CM_REFUSED_REP)) {
         id->cm->counters.wrong_state++;
         return;
     }
-    id->give_up_ns = now + wait_ns + CM_RETRIES * cm_code_ns(CM_RESPONSE_TIMEOUT);
+    if (id->acknowledgements == CM_ACKNOWLEDGEMENTS) {
+        id->cm->counters.duplicates++;
+        return;
+    }
+    id->acknowledgements++;
+    id->give_up_ns = now + wait_ns + id->retries * id->answer_ns;
     id->repeat_ns = CM_REPEAT_FIRST_NS;
     cm_wait(id, now + wait_ns);
 }
@@ -280,7 +363,7 @@ static void receive_sidr_rep(struct cm_id *id, const struct cm_message *m, uint6
     }
     if (m->status == CM_SIDR_NO_SERVICE && cm_ask_again(id, now))
         return;
-    id->remote_qpn = m->qpn;
+    id->remote.qpn = m->qpn;
     cm_raise(id, CM_EVENT_DATAGRAM_REPLY, m, NULL);
     cm_enter_over(id);
 }
@@ -313,9 +396,9 @@ static void receive_apr(struct cm_id *id, const struct cm_message *m, uint64_t n
 
 static void (*const of_id[CM_KIND_COUNT])(struct cm_id *id, const struct cm_message *m,
                                           uint64_t now) = {
-    [CM_MRA] = receive_mra, [CM_REJ] = receive_rej,   [CM_REP] = receive_rep,
-    [CM_RTU] = receive_rtu, [CM_DREQ] = receive_dreq, [CM_DREP] = receive_drep,
-    [CM_LAP] = receive_lap, [CM_APR] = receive_apr,   [CM_SIDR_REP] = receive_sidr_rep,
+    [CM_MRA] = receive_mra,   [CM_REJ] = receive_rej,           [CM_RTU] = receive_rtu,
+    [CM_DREQ] = receive_dreq, [CM_DREP] = receive_drep,         [CM_LAP] = receive_lap,
+    [CM_APR] = receive_apr,   [CM_SIDR_REP] = receive_sidr_rep,
 };
 
 /* An answer to nothing that exists: say so where the peer would wait otherwise. */
@@ -362,8 +445,10 @@ static void receive_answer(struct cm *cm, const struct datagram *d, const struct
 
     if (id != NULL && !gid_equal(&d->src, &id->path.dst)) {
         cm->counters.wrong_source++;
-    } else if (id == NULL || !same_communication(id, m)) {
+    } else if (id == NULL || id->state == CM_STATE_OVER || !same_communication(id, m)) {
         receive_lost(cm, d, m);
+    } else if (m->kind == CM_REP) {
+        receive_rep(id, d, m, now);
     } else {
         of_id[m->kind](id, m, now);
     }
@@ -378,6 +463,24 @@ static void receive_message(struct cm *cm, const struct datagram *d, const struc
         receive_sidr_req(cm, d, m, now);
     else
         receive_answer(cm, d, m, now);
+}
+
+/* What asks us for something that we do not have is told so, as Linux does. */
+static void receive_other(struct cm *cm, const struct datagram *d, const struct packet *p)
+{
+    const struct path path = path_back(d);
+    uint8_t mad[MAD_LEN];
+    struct mad_header h;
+
+    cm->counters.unknown_class++;
+    if (!mad_read(p->payload, p->payload_len, &h) || h.base_version != MAD_BASE_VERSION ||
+        p->h.deth.src_qpn != GSI_QPN || (h.method != MAD_METHOD_GET && h.method != MAD_METHOD_SET))
+        return;
+    h.method = MAD_METHOD_GET_RESPONSE;
+    h.status = MAD_STATUS_UNSUPPORTED_ATTRIBUTE;
+    memcpy(mad, p->payload, MAD_LEN);
+    mad_write(&h, mad);
+    cm_reply_mad(cm, &path, mad);
 }
 
 /* The packet around a MAD; false when it is none. */
@@ -409,7 +512,7 @@ void cm_receive(struct cm *cm, const struct datagram *d, uint64_t now)
         receive_message(cm, d, &m, now);
         return;
     case -EPROTONOSUPPORT:
-        counters->unknown_class++;
+        receive_other(cm, d, &p);
         return;
     case -ENOMSG:
         counters->unknown_message++;

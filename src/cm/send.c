@@ -15,7 +15,7 @@
 #define OPCODE_UD_SEND_ONLY 0x64u
 #define PKEY 0xffffu
 
-void cm_reply(struct cm *cm, const struct path *path, const struct cm_message *message)
+void cm_reply_mad(struct cm *cm, const struct path *path, const uint8_t mad[MAD_LEN])
 {
     struct cm_reply *reply = &cm->replies[cm->replies_tail % CM_REPLIES];
 
@@ -25,7 +25,15 @@ void cm_reply(struct cm *cm, const struct path *path, const struct cm_message *m
     }
     cm->replies_tail++;
     reply->path = *path;
-    cm_write(message, reply->mad);
+    memcpy(reply->mad, mad, MAD_LEN);
+}
+
+void cm_reply(struct cm *cm, const struct path *path, const struct cm_message *message)
+{
+    uint8_t mad[MAD_LEN];
+
+    cm_write(message, mad);
+    cm_reply_mad(cm, path, mad);
 }
 
 static void arm(struct cm_id *id, uint64_t due_ns)
@@ -37,12 +45,19 @@ static void arm(struct cm_id *id, uint64_t due_ns)
         list_push_tail(&id->cm->timers, &id->timer);
 }
 
+static void arm_repeat(struct cm_id *id, uint64_t now)
+{
+    const uint64_t due_ns = now + id->repeat_ns;
+
+    arm(id, due_ns < id->give_up_ns ? due_ns : id->give_up_ns);
+}
+
 void cm_send(struct cm_id *id, const struct cm_message *message, uint64_t now)
 {
     cm_write(message, id->mad);
     id->repeat_ns = CM_REPEAT_FIRST_NS;
-    id->give_up_ns = now + (CM_RETRIES + 1) * cm_code_ns(CM_RESPONSE_TIMEOUT);
-    arm(id, now + id->repeat_ns);
+    id->give_up_ns = now + (id->retries + 1u) * id->answer_ns;
+    arm_repeat(id, now);
     cm_send_again(id);
 }
 
@@ -75,6 +90,7 @@ bool cm_ask_again(struct cm_id *id, uint64_t now)
 void cm_enter_timewait(struct cm_id *id, uint64_t now)
 {
     id->state = CM_STATE_TIMEWAIT;
+    cm_forget_qp(id);
     cm_wait(id, now + CM_TIMEWAIT_NS);
 }
 
@@ -82,7 +98,8 @@ void cm_answer(struct cm_id *id, const struct cm_message *message, uint64_t now)
 {
     cm_write(message, id->mad);
     id->state = CM_STATE_ANSWERED;
-    cm_wait(id, now + CM_ANSWERED_NS);
+    cm_forget_qp(id);
+    cm_wait(id, now + CM_ANSWERED_NS + (id->peer_waits ? cm_code_ns(CM_SERVICE_TIMEOUT) : 0));
     cm_send_again(id);
 }
 
@@ -90,6 +107,7 @@ void cm_enter_over(struct cm_id *id)
 {
     cm_stop(id);
     id->state = CM_STATE_OVER;
+    cm_forget_qp(id);
     if (id->orphan)
         cm_id_release(id);
 }
@@ -196,11 +214,9 @@ static void expire(struct cm_id *id, uint64_t now)
     }
     id->cm->counters.repeats++;
     id->repeat_ns *= 2;
-    if (id->repeat_ns > cm_code_ns(CM_RESPONSE_TIMEOUT))
-        id->repeat_ns = cm_code_ns(CM_RESPONSE_TIMEOUT);
-    id->due_ns = now + id->repeat_ns;
-    if (id->due_ns > id->give_up_ns)
-        id->due_ns = id->give_up_ns;
+    if (id->repeat_ns > id->answer_ns)
+        id->repeat_ns = id->answer_ns;
+    arm_repeat(id, now);
     cm_send_again(id);
 }
 

@@ -91,6 +91,7 @@ static struct cm_id *ask(struct side *s)
         .path = {.src = here, .dst = here, .hop_limit = 64},
         .service_id = SERVICE,
         .qpn = 0x123456,
+        .path_mtu = 5,
         .private_data = {"hello", 6},
     };
     struct cm_id *id;
