@@ -23,7 +23,7 @@
 enum way {
     WAY_PLAIN,   /* memcpy: nothing is registered yet, or nothing better is allowed */
     WAY_GUARDED, /* memcpy under the guard */
-    WAY_KERNEL,  /* process_vm_writev to ourselves */
+    WAY_KERNEL,  /* process_vm_readv from ourselves */
 };
 
 static _Atomic enum way way = WAY_PLAIN;
@@ -224,18 +224,19 @@ static int copy_guarded(uint8_t *dst, const uint8_t *src, size_t len)
     return 0;
 }
 
+/* Read from ourselves and not written to: memcheck knows then that dst has been written. */
 static int copy_by_kernel(uint8_t *dst, const uint8_t *src, size_t len)
 {
     const struct iovec from = {(void *)(uintptr_t)src, len};
     const struct iovec to = {dst, len};
-    ssize_t copied = process_vm_writev(getpid(), &from, 1, &to, 1, 0);
+    ssize_t copied = process_vm_readv(getpid(), &to, 1, &from, 1, 0);
 
     if (copied == (ssize_t)len)
         return 0;
     if (copied >= 0 || errno == EFAULT)
         return -EFAULT;
     /* Forbidden here: then the program that took the handlers has to live with what it gets. */
-    log_warn("process_vm_writev is refused (%s): memory that goes away while registered will "
+    log_warn("process_vm_readv is refused (%s): memory that goes away while registered will "
              "end the program",
              strerror(errno));
     atomic_store(&way, WAY_PLAIN);

@@ -7,7 +7,7 @@
  * A copy runs under a guard that SIGSEGV and SIGBUS handlers look for; faults
  * that are not of a guarded copy of the same thread go to whoever had the
  * signal before. Where the application has put its own handlers in the place of ours,
- * the kernel copies for us (process_vm_writev), which is slower.
+ * the kernel copies for us (process_vm_readv), which is slower.
  */
 #ifndef UROCE_NODE_GUARDED_COPY_H
 #define UROCE_NODE_GUARDED_COPY_H

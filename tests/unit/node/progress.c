@@ -8,7 +8,6 @@
 #include <cmocka.h>
 
 #include <string.h>
-#include <sys/mman.h>
 
 #include "pair.h"
 
@@ -142,49 +141,6 @@ static void memory_is_written_and_read_while_its_owner_sleeps(void **state)
     pair_run(write_and_read_back, care_about_other_things);
 }
 
-static void write_to_what_is_gone(struct side *s)
-{
-    struct completion c;
-
-    side_meet(s);
-    side_post(s, WR_WRITE, 0, 5000);
-    c = side_wait_sleeping(s);
-    must(c.status == STATUS_REM_ACCESS_ERR || c.status == STATUS_REM_OP_ERR);
-    side_meet(s);
-}
-
-static void unmap(struct side *s)
-{
-    must(munmap(s->memory, SIDE_MEMORY_LEN) == 0);
-    side_meet(s);
-    side_meet(s);
-}
-
-static void memory_unmapped_by_its_owner_is_an_error_for_the_writer(void **state)
-{
-    (void)state;
-    pair_run(write_to_what_is_gone, unmap);
-}
-
-static void write_from_what_is_gone(struct side *s)
-{
-    must(munmap(s->memory, SIDE_MEMORY_LEN) == 0);
-    side_post(s, WR_WRITE, 0, 5000);
-    must(side_wait_sleeping(s).status == STATUS_LOC_PROT_ERR);
-    side_meet(s);
-}
-
-static void wait_for_the_end(struct side *s)
-{
-    side_meet(s);
-}
-
-static void memory_unmapped_by_the_sender_is_a_local_error(void **state)
-{
-    (void)state;
-    pair_run(write_from_what_is_gone, wait_for_the_end);
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -192,8 +148,6 @@ int main(void)
         cmocka_unit_test(messages_arrive_at_receivers_that_poll),
         cmocka_unit_test(messages_arrive_when_one_polls_and_one_sleeps),
         cmocka_unit_test(memory_is_written_and_read_while_its_owner_sleeps),
-        cmocka_unit_test(memory_unmapped_by_its_owner_is_an_error_for_the_writer),
-        cmocka_unit_test(memory_unmapped_by_the_sender_is_a_local_error),
     };
 
     return cmocka_run_group_tests(tests, pair_namespace, NULL);
