@@ -34,7 +34,7 @@ static bool psn_is_outstanding(const struct requester *r, struct psn psn)
     return !psn_before(psn, r->psn_una) && psn_before(psn, r->psn_sent);
 }
 
-/* Also the newest acknowledged one: a repeated ACK may bring new credits (IBA 9.7.7.2.4). */
+/* Also the newest acknowledged one: a repeated ACK may bring new credits (IBA 9.7.7.2). */
 static bool is_recent(const struct requester *r, struct psn psn)
 {
     return !psn_before(psn, psn_sub(r->psn_una, 1)) && psn_before(psn, r->psn_sent);
@@ -123,7 +123,7 @@ static void acknowledge_packets(struct qp *qp, uint32_t count, uint64_t now)
 /*
  * Everything before psn is done, up to the first READ or atomic whose data did
  * not come. Returns false when there is one: its response was lost, which the
- * later answer tells as a NAK would (implied NAK, IBA 9.9.2.1.1, F36).
+ * later answer tells as a NAK would (implied NAK, IBA 9.9.2, F36).
  */
 static bool acknowledge_before(struct qp *qp, struct psn psn, uint64_t now)
 {
@@ -171,7 +171,7 @@ static void apply_wait(struct qp *qp, const struct packet *p, uint64_t now)
         requester_fail_head(qp, STATUS_RNR_RETRY_EXC_ERR);
         return;
     }
-    if (r->rnr_retries_left < 7) /* 7: for ever (IBA 9.7.5.2.8) */
+    if (r->rnr_retries_left < 7) /* 7: for ever (IBA 9.7.5.2) */
         r->rnr_retries_left--;
     requester_go_back(qp);
     r->rnr_wait_ns = now + rnr_timer_ns(aeth_value(p->h.aeth.syndrome));
@@ -253,7 +253,7 @@ static void apply_atomic_data(struct qp *qp, const struct packet *p, uint64_t no
     place(qp, 0, (const uint8_t *)&original, sizeof(original), now);
 }
 
-/* Credits count from the MSN of the response (IBA 9.7.7.2.5); only newer ones count. */
+/* Credits count from the MSN of the response (IBA 9.7.7.2); only newer ones count. */
 static void take_credits(struct requester *r, const struct packet *p)
 {
     uint8_t code = aeth_value(p->h.aeth.syndrome);

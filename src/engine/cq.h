@@ -123,7 +123,7 @@ void cq_pop(struct cq *cq);
 /*
  * Asks for one ENGINE_EVENT_COMPLETION at the next entry that is put in (with
  * solicited_only: the next solicited receive or error). A weaker request never
- * replaces a stronger one (IBA 11.4.2.2).
+ * replaces a stronger one (IBA 11.4).
  */
 void cq_arm(struct cq *cq, bool solicited_only);
 

@@ -9,7 +9,7 @@
 struct engine;
 struct mr;
 
-/* The part of a key that a bind may choose (IBA 10.6.7.2.2). */
+/* The part of a key that a bind may choose (IBA 10.6.7.2). */
 #define KEY_VARIANT_BITS 8u
 #define KEY_VARIANT_COUNT (1u << KEY_VARIANT_BITS)
 

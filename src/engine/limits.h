@@ -28,7 +28,7 @@
 #define MULTICAST_GROUPS_MAX 256u
 #define MULTICAST_QPS_MAX 256u /* of a group: so many copies one packet can cause */
 #define MULTICAST_TOTAL_MAX (MULTICAST_GROUPS_MAX * MULTICAST_QPS_MAX)
-#define MESSAGE_LEN_MAX (1u << 31) /* IBA 9.7.8: 2^31 bytes */
+#define MESSAGE_LEN_MAX (1u << 31) /* IBA 9.7: 2^31 bytes */
 #define RATE_KBPS_MAX 1000000000u  /* 1 Tb/s: the fastest static rate is 1.2 */
 /* Last ACKs that wait to leave: QPs are destroyed one by one, and each has its chance to send. */
 #define FAREWELLS_MAX 64u

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Protection domains and memory regions (IBA 10.6, 11.2.8), and what a key
+ * Protection domains and memory regions (IBA 10.6, 11.2), and what a key
  * lets through. The table of keys is key.c's, windows are memory_window.c's.
  */
 #include "engine/memory.h"
@@ -64,7 +64,7 @@ int pd_let_go(struct pd *pd)
 
 /* --- regions --- */
 
-/* IBA 11.2.8.2: a peer may not write where this process itself may not. */
+/* IBA 11.2: a peer may not write where this process itself may not. */
 static bool rights_valid(uint32_t access)
 {
     const uint32_t remote_change = ACCESS_REMOTE_WRITE | ACCESS_REMOTE_ATOMIC;
@@ -193,7 +193,7 @@ int mr_set_access(struct mr *mr, struct pd *pd, uint32_t access)
 
 /* --- what a key lets through --- */
 
-/* Windows are for peers alone, those of type 2 for the peer of one QP (IBA 10.6.7.2.3). */
+/* Windows are for peers alone, those of type 2 for the peer of one QP (IBA 10.6.7.2). */
 static enum mr_verdict window_verdict(const struct mw *mw, const struct mr_query *q)
 {
     if (mw->region == NULL)

@@ -172,7 +172,7 @@ enum mr_verdict mr_has_right(struct engine *e, const struct mr_query *q);
 enum mr_verdict mw_invalidate(struct engine *e, const struct pd *pd, uint32_t key);
 
 /* The same verdict for the peer of qp, whose own windows alone it may end (SEND with invalidate,
- * IBA 9.4.1.1.3); pd is the one in which its message lands. */
+ * IBA 9.4.1); pd is the one in which its message lands. */
 enum mr_verdict mw_may_invalidate(const struct qp *qp, const struct pd *pd, uint32_t key);
 
 #endif

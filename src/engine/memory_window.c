@@ -80,7 +80,7 @@ static bool range_fits(const struct mr *region, const struct mw_bind *bind)
                         (struct range){.start = region->iova, .len = region->len});
 }
 
-/* IBA 10.6.7.2.1, F56: what the region must be, for these rights. */
+/* IBA 10.6.7.2, F56: what the region must be, for these rights. */
 static bool region_allows(const struct mr *region, const struct mw_bind *bind)
 {
     const uint32_t change = ACCESS_REMOTE_WRITE | ACCESS_REMOTE_ATOMIC;

@@ -130,7 +130,7 @@ uint32_t multicast_count(const struct engine *e, const struct multicast *id)
     return g != NULL ? g->member_count : 0;
 }
 
-/* IBA 9.6.1.2, 9.6.1.4: an address of a group and the multicast QPN go together. */
+/* IBA 9.6.1, 9.6.1.4: an address of a group and the multicast QPN go together. */
 struct multicast_group *multicast_find(struct engine *e, const struct packet *p,
                                        const struct datagram *d)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * The states of a queue pair and what may be changed on the way between them
- * (IBA 10.3.1 and the table of 11.2.5.2). Two lists hold the rules: what each
+ * (IBA 10.3.1 and the table of 11.2). Two lists hold the rules: what each
  * transition requires and allows, and what values each attribute may have. All
  * is judged before anything is applied. What a transition does to the work in
  * flight is done by the parts that own it.
@@ -16,8 +16,8 @@
 
 #define PORT_NUMBER 1u     /* a device has one port */
 #define PKEY_INDEX_MAX 0u  /* and one P_Key */
-#define TIMER_CODE_MAX 31u /* five bits: IBA 9.7.5.2.8, 11.2.5.2 */
-#define RETRY_COUNT_MAX 7u /* three bits: IBA 11.2.5.2 */
+#define TIMER_CODE_MAX 31u /* five bits: IBA 9.7.5.2, 11.2 */
+#define RETRY_COUNT_MAX 7u /* three bits: IBA 11.2 */
 #define QPN_MAX 0xffffffu
 #define FLOW_LABEL_MAX 0xfffffu
 #define PATH_MIGRATED 0u /* the only migration state without alternate paths */
@@ -336,7 +336,7 @@ static const char *check_states(const struct qp *qp, const struct change *ch)
     return NULL;
 }
 
-/* IBA 11.2.5.2: all that is required, nothing that is not named for the transition. */
+/* IBA 11.2: all that is required, nothing that is not named for the transition. */
 static const char *check_attributes(const struct qp *qp, const struct change *ch)
 {
     const struct attribute_sets *sets = sets_for(qp, ch->to);

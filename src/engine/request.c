@@ -37,7 +37,7 @@ static const uint8_t operations[][4] = {
     /* clang-format on */
 };
 
-/* A local error that can be seen before the first packet leaves (IBA 10.8.3.1, 11.6.2). */
+/* A local error that can be seen before the first packet leaves (IBA 10.8, 11.6.2). */
 static enum completion_status judge_local(struct qp *qp, const struct send_wqe *wqe)
 {
     struct sge_list sges = wqe_sges(qp, qp->requester.sq.next);

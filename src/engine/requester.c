@@ -11,9 +11,9 @@
 
 #include "engine/engine_private.h"
 
-/* Nanoseconds of the local ACK time-out 2^t * 4.096 us (IBA 9.7.6.1.3). */
+/* Nanoseconds of the local ACK time-out 2^t * 4.096 us (IBA 9.7.6.1). */
 #define TIMEOUT_UNIT_NS 4096u
-/* RNR retry count that means "for ever" (IBA 9.7.5.2.8). */
+/* RNR retry count that means "for ever" (IBA 9.7.5.2). */
 #define RNR_RETRY_FOREVER 7u
 /* How soon UC and UD ask again for room: about what a receiver needs to empty its socket. */
 #define ROOM_RETRY_NS 20000u
@@ -49,7 +49,7 @@ static bool out_of_credits(const struct requester *r, const struct send_wqe *wqe
 
     if (!r->credits_known || !wr_takes_receive(wqe->opcode))
         return false;
-    /* With nothing outstanding one packet may probe for new credits (IBA 9.7.7.2.5). */
+    /* With nothing outstanding one packet may probe for new credits (IBA 9.7.7.2). */
     return psn_after(ssn, r->ssn_limit) && requester_outstanding(r);
 }
 
@@ -359,7 +359,7 @@ void requester_fail_head(struct qp *qp, enum completion_status status)
         qp_enter_error(qp);
         return;
     }
-    qp->state = QP_SQE; /* IBA 10.3.1.6: UC and UD go on receiving */
+    qp->state = QP_SQE; /* IBA 10.3.1: UC and UD go on receiving */
     qp_flush_send(qp);
 }
 

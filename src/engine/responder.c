@@ -26,7 +26,7 @@ struct judged {
     struct pd *pd;   /* where its memory is; NULL with an SRQ that may not be named */
 };
 
-/* IBA 9.7.4.1.2: expected, duplicate, or ahead. UC takes any PSN that starts a message (9.8.2.2.2).
+/* IBA 9.7.4.1: expected, duplicate, or ahead. UC takes any PSN that starts a message (9.8.2).
  */
 static enum verdict check_psn(const struct qp *qp, const struct judged *rq)
 {
@@ -39,14 +39,14 @@ static enum verdict check_psn(const struct qp *qp, const struct judged *rq)
     return distance < 0 ? VERDICT_DUPLICATE : VERDICT_PSN_AHEAD;
 }
 
-/* IBA 9.7.4.1.3: a message in progress is continued by its own kind alone, none in progress needs a
+/* IBA 9.7.4.1: a message in progress is continued by its own kind alone, none in progress needs a
  * start. */
 static enum verdict check_sequence(const struct qp *qp, const struct judged *rq)
 {
     const struct responder *r = &qp->responder;
 
     if (qp->service == SERVICE_UC && position_starts(rq->position))
-        return VERDICT_ACCEPT; /* what was in progress is dropped (IBA 9.8.2.2.3) */
+        return VERDICT_ACCEPT; /* what was in progress is dropped (IBA 9.8.2) */
     if (r->in_message == position_starts(rq->position))
         return VERDICT_BAD_SEQUENCE;
     if (r->in_message && rq->kind != r->kind)
@@ -65,7 +65,7 @@ static enum verdict check_srq(const struct qp *qp, const struct judged *rq)
     return VERDICT_ACCEPT;
 }
 
-/* IBA 9.7.4.1.4: whether this QP does such requests at all. */
+/* IBA 9.7.4.1: whether this QP does such requests at all. */
 static enum verdict check_operation(const struct qp *qp, const struct judged *rq)
 {
     uint32_t needed = 0;
@@ -143,7 +143,7 @@ static enum verdict check_length(const struct qp *qp, const struct judged *rq)
     return VERDICT_ACCEPT;
 }
 
-/* IBA 9.7.4.1.5: a receive request, or room to remember a READ or atomic. */
+/* IBA 9.7.4.1: a receive request, or room to remember a READ or atomic. */
 static enum verdict check_resources(const struct qp *qp, const struct judged *rq)
 {
     const struct responder *r = &qp->responder;
@@ -161,11 +161,11 @@ static enum verdict access_verdict(struct qp *qp, const struct mr_query *q)
     uint8_t *memory;
 
     if (q->len == 0)
-        return VERDICT_ACCEPT; /* no key is looked at (IBA 9.7.4.1.7) */
+        return VERDICT_ACCEPT; /* no key is looked at (IBA 9.7.4.1.5) */
     return mr_resolve(qp->engine, q, &memory) == MR_OK ? VERDICT_ACCEPT : VERDICT_BAD_ACCESS;
 }
 
-/* IBA 9.7.4.1.7: key, right and range of the whole message, before its first byte. */
+/* IBA 9.7.4.1.5: key, right and range of the whole message, before its first byte. */
 static enum verdict check_access(struct qp *qp, const struct judged *rq)
 {
     const struct headers *h = &rq->packet->h;
@@ -304,7 +304,7 @@ static void count(struct qp *qp, enum verdict v, const struct judged *rq)
     }
 }
 
-/* A NAK goes out once; then silence until the expected packet arrives (IBA 9.7.5.1.2). */
+/* A NAK goes out once; then silence until the expected packet arrives (IBA 9.7.5). */
 static void nak(struct responder *r, uint8_t syndrome)
 {
     if (r->nak_sent)
@@ -372,7 +372,7 @@ void responder_fail(struct qp *qp, const struct packet *p, enum verdict v)
     qp_enter_error(qp);
 }
 
-/* UC: the message is dropped whole, its receive request is used again (IBA 9.8.2.2). */
+/* UC: the message is dropped whole, its receive request is used again (IBA 9.8.2). */
 static void drop_message(struct qp *qp)
 {
     struct responder *r = &qp->responder;

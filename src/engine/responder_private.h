@@ -32,7 +32,7 @@ enum answer {
 };
 
 /*
- * Every verdict on a request with its consequences (IBA 9.7.4, 9.7.5.2, 9.8.2.2, tables 58 and 61).
+ * Every verdict on a request with its consequences (IBA 9.7.4, 9.7.5.2, 9.8.2, 9.9.3).
  * "receive" is the status with which a receive request that the message
  * holds or would take ends; on UC all but ACCEPT drop the message.
  */

@@ -47,13 +47,13 @@ static bool may_answer(const struct qp *qp)
     return qp->state == QP_RTR || qp->state == QP_RTS || qp->state == QP_SQD;
 }
 
-/* Receive requests that the peer may count on beyond the messages of the MSN (IBA 9.7.7.2.4). */
+/* Receive requests that the peer may count on beyond the messages of the MSN (IBA 9.7.7.2). */
 static uint8_t credits(const struct qp *qp)
 {
     const struct responder *r = &qp->responder;
 
     if (qp_srq(qp) != NULL || qp_is_target(qp))
-        return AETH_CREDITS_INVALID; /* other QPs take from it too (IBA 9.7.7.2.1; annex A14) */
+        return AETH_CREDITS_INVALID; /* other QPs take from it too (IBA 9.7.7.2; annex A14) */
     return credits_encode(r->rq.posted_count + (r->receive != NULL ? 1 : 0));
 }
 

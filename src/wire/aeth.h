@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * The AETH syndrome (IBA 9.7.5.1.2 and 9.7.5.2.8): acknowledge with credits,
+ * The AETH syndrome (IBA 9.7.5): acknowledge with credits,
  * RNR NAK with a timer code, NAK with a reason.
  */
 #ifndef UROCE_WIRE_AETH_H

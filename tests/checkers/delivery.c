@@ -124,7 +124,7 @@ static bool is_that(const struct receive *r, const struct completion *wc, const 
 }
 
 /*
- * A packet that starts a message is taken whatever its PSN (IBA 9.8.2.2.2), so
+ * A packet that starts a message is taken whatever its PSN (IBA 9.8.2), so
  * that a wire which repeats and reorders does the same to short messages.
  */
 static struct message *match_unreliable(struct channel *from, const struct receive *r,

@@ -256,7 +256,7 @@ static void check_order(struct flow *f, const struct place *at, uint64_t now)
         check_fences(f, at);
 }
 
-/* Beyond the credits a message may be tried when nothing else is outstanding (IBA 9.7.7.2.5). */
+/* Beyond the credits a message may be tried when nothing else is outstanding (IBA 9.7.7.2). */
 static void check_credits(struct flow *f, const struct packet *p, const struct place *at)
 {
     if (at->psn != f->sent || !position_starts(p->operation->position))

@@ -2,7 +2,7 @@
 /*
  * Send requests complete exactly once and in order: signalled ones with a
  * completion, unsignalled ones silently unless they fail; after the first
- * error all others are flushed (IBA 10.8.3, 11.6.2). What a request did to memory is
+ * error all others are flushed (IBA 10.8, 11.6.2). What a request did to memory is
  * checked when it is known to be over.
  */
 #ifndef UROCE_TESTS_REQUESTS_H

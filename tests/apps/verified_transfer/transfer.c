@@ -201,7 +201,7 @@ static void answer(struct lane *l, uint32_t number)
 /*
  * The other may have died between its acknowledgement of all that we sent and its answer. Then
  * nothing of ours is on its way, and a requester learns only from the time-outs of what is that its
- * peer is gone (IBA 9.7.6.1.3).
+ * peer is gone (IBA 9.7.6.1).
  */
 static void probe(struct transfer *t)
 {

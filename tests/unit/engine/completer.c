@@ -94,7 +94,7 @@ static void responses_of_a_read_count_as_progress(void **state)
 
 /* --- loss --- */
 
-/* IBA 9.7.6.1.3: exactly after the time-out, exactly as often as retry_count says. */
+/* IBA 9.7.6.1: exactly after the time-out, exactly as often as retry_count says. */
 static void silence_is_answered_by_repeats_and_in_the_end_by_an_error(void **state)
 {
     static const uint8_t retry_counts[] = {0, 1, 3, 7};
@@ -288,7 +288,7 @@ static void late_acknowledgements_of_repeats_do_no_harm(void **state)
 
 /* --- RNR --- */
 
-/* IBA 9.7.5.2.8, F38: not a word before the peer's time is over, and then at once. */
+/* IBA 9.7.5.2, F38: not a word before the peer's time is over, and then at once. */
 static void rnr_nak_is_waited_out_exactly(void **state)
 {
     static const struct {

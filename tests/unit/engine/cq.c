@@ -195,7 +195,7 @@ static void armed_for_solicited_hears_every_error(void **state)
     assert_true(event_came(f, ENGINE_EVENT_COMPLETION));
 }
 
-/* IBA 11.4.2.2: asking for less does not take back that more was asked for. */
+/* IBA 11.4: asking for less does not take back that more was asked for. */
 static void weaker_arm_does_not_replace_a_stronger_one(void **state)
 {
     struct fixture *f = *state;

@@ -90,7 +90,7 @@ static void write_with_immediate_without_a_receive_waits_at_its_last_packet(void
     expect_completion(p->ep.recv_cq, 1, STATUS_SUCCESS);
 }
 
-/* IBA 9.7.4.1.7, F21: a length of zero looks at no key. */
+/* IBA 9.7.4.1.5, F21: a length of zero looks at no key. */
 static void request_of_no_bytes_needs_no_key(void **state)
 {
     struct peer *p = *state;
@@ -208,7 +208,7 @@ static void access_that_is_not_allowed_is_refused(void **state)
     }
 }
 
-/* IBA 9.7.4.1.4: what the QP's own rights do not open is an invalid request. */
+/* IBA 9.7.4.1: what the QP's own rights do not open is an invalid request. */
 static void request_that_the_queue_pair_does_not_do_is_refused(void **state)
 {
     static const struct {
@@ -390,7 +390,7 @@ static void reads_are_answered_in_order_before_the_acknowledgement_of_what_follo
     expect_silence(p);
 }
 
-/* IBA 9.7.5.1.1: a duplicate READ is read again, also from a later packet on. */
+/* IBA 9.7.5.1: a duplicate READ is read again, also from a later packet on. */
 static void duplicate_read_is_answered_again_from_where_it_asks(void **state)
 {
     struct peer *p = *state;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * The largest message, 2^31 bytes (IBA 9.7.8), end to end between two engines.
+ * The largest message, 2^31 bytes (IBA 9.7), end to end between two engines.
  * The copy primitive is a stand-in that touches nothing, so the region need
  * not exist. HUGE_PMTU=n tries another path MTU than 4096, which takes longer.
  */

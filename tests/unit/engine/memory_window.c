@@ -172,7 +172,7 @@ static void window_is_no_local_key(void **state)
     scene_close(&s);
 }
 
-/* IBA 10.6.7.2.3: type 1 is open to all of the domain, type 2 to one QP's peer. */
+/* IBA 10.6.7.2: type 1 is open to all of the domain, type 2 to one QP's peer. */
 static void type_2_is_for_one_qp_and_type_1_for_all(void **state)
 {
     struct peer *p = *state;

@@ -249,7 +249,7 @@ static void datagram_for_another_group_or_interface_is_dropped_and_counted(void 
     expect_counter(&p->ep, mcast_no_member, 2);
 }
 
-/* IBA 9.6.1.2, 9.6.1.4 */
+/* IBA 9.6.1, 9.6.1.4 */
 static void group_address_and_multicast_qpn_go_together(void **state)
 {
     struct peer *p = *state;

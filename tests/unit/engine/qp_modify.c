@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * The transition table against a second writing of IBA 11.2.5.2, value ranges,
+ * The transition table against a second writing of IBA 11.2, value ranges,
  * and what a transition sets off. The parts that carry work are stand-ins here
  * that write down what they were asked to do.
  */

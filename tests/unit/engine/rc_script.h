@@ -15,7 +15,7 @@
 #define TARGET 0x10000u /* offset of what the peer writes and reads */
 #define FAR 0x8000u     /* offset of what is written and read at the peer */
 #define RKEY 0xabcd12u
-#define TIMEOUT_NS (4096ull << 14) /* IBA 9.7.6.1.3: 4.096 us * 2^14 */
+#define TIMEOUT_NS (4096ull << 14) /* IBA 9.7.6.1: 4.096 us * 2^14 */
 
 static const uint32_t psn_starts[] = {0x1000, 0xfffffe};
 static struct peer the_peer;

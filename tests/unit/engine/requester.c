@@ -233,7 +233,7 @@ static void fence_waits_for_reads_and_atomics_only(void **state)
     expect_silence(p);
 }
 
-/* IBA 9.7.7.2.5: what needs a receive waits for credits; with nothing outstanding one may probe. */
+/* IBA 9.7.7.2: what needs a receive waits for credits; with nothing outstanding one may probe. */
 static void credits_hold_back_what_needs_a_receive(void **state)
 {
     struct peer *p = *state;

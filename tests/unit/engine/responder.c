@@ -23,7 +23,7 @@ static void send_is_delivered_and_acknowledged(void **state)
     expect_untouched(&p->ep, 99, 500);
 }
 
-/* IBA 9.7.5.1.2; the MSN counts messages, not packets. */
+/* IBA 9.7.5; the MSN counts messages, not packets. */
 static void send_of_three_packets_is_one_message(void **state)
 {
     struct peer *p = *state;
@@ -110,7 +110,7 @@ static void solicited_counts_only_at_the_end_of_a_message(void **state)
     expect_no_event(&p->ep);
 }
 
-/* IBA 9.7.5.2.8: RNR NAK with the QP's timer code; the repeat is then taken. */
+/* IBA 9.7.5.2: RNR NAK with the QP's timer code; the repeat is then taken. */
 static void send_without_a_receive_is_told_to_wait(void **state)
 {
     struct peer *p = *state;
@@ -144,7 +144,7 @@ static void rest_of_a_message_that_must_wait_is_dropped_in_silence(void **state)
     expect_receive(p, 1, PMTU + 1);
 }
 
-/* IBA 9.7.5.2.5: more than the receive request holds. Nothing is written behind it. */
+/* IBA 9.7.5.2.4: more than the receive request holds. Nothing is written behind it. */
 static void send_longer_than_its_receive_is_refused(void **state)
 {
     static const struct script rows[][2] = {
@@ -220,7 +220,7 @@ static void message_is_scattered_over_all_sges_of_its_receive(void **state)
 
 /* --- order --- */
 
-/* IBA 9.7.5.1.2: one NAK for a gap, then silence until the expected packet comes. */
+/* IBA 9.7.5: one NAK for a gap, then silence until the expected packet comes. */
 static void gap_is_told_once_and_heals(void **state)
 {
     struct peer *p = *state;
@@ -245,7 +245,7 @@ static void gap_is_told_once_and_heals(void **state)
     expect_nak(p, NAK_PSN_SEQUENCE, 4, 4); /* the next gap is told again */
 }
 
-/* IBA 9.7.5.1.1 and rxe: the newest PSN and the present MSN; nothing is delivered twice. */
+/* IBA 9.7.5.1 and rxe: the newest PSN and the present MSN; nothing is delivered twice. */
 static void duplicate_is_acknowledged_with_the_newest_psn_and_not_delivered(void **state)
 {
     struct peer *p = *state;
@@ -294,7 +294,7 @@ static void half_of_the_psn_space_is_behind_and_half_ahead(void **state)
     expect_nak(p, NAK_PSN_SEQUENCE, 0, 0);
 }
 
-/* IBA 9.7.4.1.3, table of opcode sequences. */
+/* IBA 9.7.4.1, table of opcode sequences. */
 static void opcode_that_does_not_continue_the_message_is_refused(void **state)
 {
     static const struct {
@@ -579,7 +579,7 @@ static void shared_receive_queue_serves_and_outlives_the_queue_pair(void **state
 
 /*
  * IBA 10.2.9.3, 11.2.5.4: what a QP had taken for a message goes with the QP, without a completion,
- * and its place in the SRQ is free again. To ERR it is flushed (10.3.1.7).
+ * and its place in the SRQ is free again. To ERR it is flushed (10.3.1).
  */
 static void
 queue_pair_that_ends_in_the_middle_of_a_message_leaves_the_shared_queue_whole(void **state)

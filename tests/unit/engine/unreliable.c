@@ -94,7 +94,7 @@ static void uc_messages_are_delivered_without_an_answer(void **state)
     expect_unmoved(p);
 }
 
-/* IBA 9.8.2.2: a message with a hole is dropped whole, and its receive serves the next one. */
+/* IBA 9.8.2: a message with a hole is dropped whole, and its receive serves the next one. */
 static void uc_message_with_a_hole_is_dropped_whole(void **state)
 {
     static const struct {

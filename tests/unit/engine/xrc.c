@@ -154,7 +154,7 @@ static void send_is_delivered_into_the_srq_that_it_names(void **state)
                                   .len = 99,
                                   .message = 7,
                                   .srqn = srq_number(other)});
-    /* IBA 9.7.7.2.1: an SRQ's requests are nobody's to count on. */
+    /* IBA 9.7.7.2: an SRQ's requests are nobody's to count on. */
     syndrome = expect_packet(p, OP_ACK, 0)->p.h.aeth.syndrome;
     assert_int_equal(syndrome, aeth_make(AETH_ACK, AETH_CREDITS_INVALID));
     c = expect_completion(p->ep.send_cq, 2, STATUS_SUCCESS);

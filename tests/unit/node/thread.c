@@ -101,7 +101,7 @@ static void send_to_nobody(struct side *s)
     c = side_wait_sleeping(s);
     end = node_now();
     must(c.status == STATUS_RETRY_EXC_ERR);
-    /* Eight times 67 ms of time-out (14) at least; twice that is on time (IBA 9.7.6.1.3: up to
+    /* Eight times 67 ms of time-out (14) at least; twice that is on time (IBA 9.7.6.1: up to
      * four). */
     must(end - begin > 8 * TIMEOUT_NS);
     must(end - begin < 32 * TIMEOUT_NS);

@@ -11,8 +11,6 @@
 #include "error_matrix.h"
 
 #include <errno.h>
-#include <fcntl.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -22,133 +20,18 @@
 #define FAULTY_ID 7u
 #define RECV_ID 50u
 
-/* --- one side of a connection --- */
-
-static void side_open(struct side *s)
-{
-    const int rights = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ |
-                       IBV_ACCESS_REMOTE_ATOMIC;
-
-    *s = (struct side){.context = open_loopback()};
-    assert_int_equal(
-        fcntl(s->context->async_fd, F_SETFL, fcntl(s->context->async_fd, F_GETFL) | O_NONBLOCK), 0);
-    s->pd = ibv_alloc_pd(s->context);
-    s->other_pd = ibv_alloc_pd(s->context);
-    s->cq[SENDS] = ibv_create_cq(s->context, 64, NULL, NULL, 0);
-    s->cq[RECEIVES] = ibv_create_cq(s->context, 64, NULL, NULL, 0);
-    /* One page that may go away; then one that stays. */
-    s->memory = mmap(NULL, MEMORY_LEN, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    assert_ptr_not_equal(s->memory, MAP_FAILED);
-    s->mr[REGION_GOOD] = ibv_reg_mr(s->pd, s->memory, MEMORY_LEN, rights);
-    s->mr[REGION_OTHER_PD] = ibv_reg_mr(s->other_pd, s->memory, MEMORY_LEN, rights);
-    s->mr[REGION_NO_RIGHTS] = ibv_reg_mr(s->pd, s->memory, MEMORY_LEN, 0);
-    s->mr[REGION_GONE] = ibv_reg_mr(s->pd, s->memory, MEMORY_LEN, rights);
-    for (int i = 0; i < REGION_COUNT; i++) {
-        assert_non_null(s->mr[i]);
-        s->key[i] = s->mr[i]->lkey;
-    }
-    assert_int_equal(ibv_dereg_mr(s->mr[REGION_GONE]), 0);
-    s->mr[REGION_GONE] = NULL;
-}
-
-static void side_close(struct side *s)
-{
-    if (s->qp != NULL)
-        assert_int_equal(ibv_destroy_qp(s->qp), 0);
-    for (int i = 0; i < REGION_COUNT; i++)
-        if (s->mr[i] != NULL)
-            assert_int_equal(ibv_dereg_mr(s->mr[i]), 0);
-    if (s->ah != NULL)
-        assert_int_equal(ibv_destroy_ah(s->ah), 0);
-    for (int i = 0; i < 2; i++)
-        assert_int_equal(ibv_destroy_cq(s->cq[i]), 0);
-    assert_int_equal(ibv_dealloc_pd(s->other_pd), 0);
-    assert_int_equal(ibv_dealloc_pd(s->pd), 0);
-    assert_int_equal(ibv_close_device(s->context), 0);
-    munmap(s->memory, MEMORY_LEN);
-}
-
-static void side_create_qp(struct side *s, enum ibv_qp_type type)
-{
-    struct ibv_qp_init_attr init = {
-        .send_cq = s->cq[SENDS],
-        .recv_cq = s->cq[RECEIVES],
-        .cap = {.max_send_wr = 8, .max_recv_wr = 8, .max_send_sge = 2, .max_recv_sge = 1},
-        .qp_type = type,
-    };
-
-    s->qp = ibv_create_qp(s->pd, &init);
-    assert_non_null(s->qp);
-}
-
-static struct ibv_ah_attr loopback_address(const struct side *s)
-{
-    struct ibv_ah_attr attr = {.is_global = 1, .port_num = 1};
-    int index = gid_index(s->context, true);
-
-    attr.grh.sgid_index = (uint8_t)index;
-    attr.grh.hop_limit = 64;
-    assert_int_equal(ibv_query_gid(s->context, 1, index, &attr.grh.dgid), 0);
-    return attr;
-}
-
-static void side_init(struct side *s, unsigned access)
-{
-    bool ud = s->qp->qp_type == IBV_QPT_UD;
-    struct ibv_qp_attr attr = {
-        .qp_state = IBV_QPS_INIT, .port_num = 1, .qkey = QKEY, .qp_access_flags = access};
-
-    assert_int_equal(ibv_modify_qp(s->qp, &attr,
-                                   IBV_QP_STATE | IBV_QP_PORT | IBV_QP_PKEY_INDEX |
-                                       (ud ? IBV_QP_QKEY : IBV_QP_ACCESS_FLAGS)),
-                     0);
-}
-
-static void side_rtr(struct side *s, uint32_t peer_qpn, uint8_t dest_reads)
-{
-    struct ibv_qp_attr attr = {.qp_state = IBV_QPS_RTR,
-                               .path_mtu = IBV_MTU_256,
-                               .dest_qp_num = peer_qpn,
-                               .rq_psn = 0xfffffe,
-                               .max_dest_rd_atomic = dest_reads,
-                               .min_rnr_timer = 1,
-                               .ah_attr = loopback_address(s)};
-    int mask = IBV_QP_STATE;
-
-    if (s->qp->qp_type != IBV_QPT_UD)
-        mask |= IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN;
-    if (s->qp->qp_type == IBV_QPT_RC)
-        mask |= IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER;
-    assert_int_equal(ibv_modify_qp(s->qp, &attr, mask), 0);
-}
-
-static void side_rts(struct side *s, uint8_t reads)
-{
-    struct ibv_qp_attr attr = {.qp_state = IBV_QPS_RTS,
-                               .sq_psn = 0xfffffe,
-                               .timeout = 1,
-                               .retry_cnt = 1,
-                               .rnr_retry = 1,
-                               .max_rd_atomic = reads};
-    int mask = IBV_QP_STATE | IBV_QP_SQ_PSN;
-
-    if (s->qp->qp_type == IBV_QPT_RC)
-        mask |= IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY | IBV_QP_MAX_QP_RD_ATOMIC;
-    assert_int_equal(ibv_modify_qp(s->qp, &attr, mask), 0);
-}
-
-static enum ibv_qp_state state_of(const struct side *s)
-{
-    struct ibv_qp_init_attr init;
-    struct ibv_qp_attr attr;
-
-    if (s->qp == NULL)
-        return GONE;
-    assert_int_equal(ibv_query_qp(s->qp, &attr, IBV_QP_STATE, &init), 0);
-    return attr.qp_state;
-}
-
 /* --- a cell --- */
+
+/* A number that no process of this host has: each has a high byte of its own. */
+static uint32_t number_of_nobody(uint32_t qpn)
+{
+    return (qpn & 0xffff) | (qpn >> 16 == 0x77 ? 0x78u : 0x77u) << 16;
+}
+
+static uint32_t peer_number(const struct cell *c)
+{
+    return c->row->fault == FAULT_PEER_DEAD ? number_of_nobody(c->b.qp->qp_num) : c->b.qp->qp_num;
+}
 
 /* Some faults are in the attributes of the connection. */
 static void connect(struct cell *c)
@@ -157,12 +40,13 @@ static void connect(struct cell *c)
         IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC;
     uint8_t reads = c->row->fault == FAULT_NO_READS_HERE ? 0 : 4;
     uint8_t dest_reads = c->row->fault == FAULT_NO_READS_THERE ? 0 : 4;
+    bool xrc = c->row->type == IBV_QPT_XRC_SEND;
 
-    side_create_qp(&c->a, c->row->type);
-    side_create_qp(&c->b, c->row->type);
-    side_init(&c->a, all);
-    side_rtr(&c->a, c->b.qp->qp_num, 4);
-    side_rts(&c->a, reads);
+    c->a.qp = side_create_qp(&c->a, c->row->type);
+    c->b.qp = side_create_qp(&c->b, xrc ? IBV_QPT_XRC_RECV : c->row->type);
+    qp_init(c->a.qp, all);
+    qp_rtr(&c->a, c->a.qp, peer_number(c), 4);
+    qp_rts(c->a.qp, reads);
     if (c->row->type == IBV_QPT_UD) {
         struct ibv_ah_attr attr = loopback_address(&c->a);
 
@@ -171,12 +55,12 @@ static void connect(struct cell *c)
     }
     if (c->row->fault == FAULT_PEER_RESET)
         return;
-    side_init(&c->b, c->row->fault == FAULT_QP_FORBIDS ? 0 : all);
+    qp_init(c->b.qp, c->row->fault == FAULT_QP_FORBIDS ? 0 : all);
     if (c->row->fault == FAULT_PEER_INIT)
         return;
-    side_rtr(&c->b, c->a.qp->qp_num, dest_reads);
+    qp_rtr(&c->b, c->b.qp, c->a.qp->qp_num, dest_reads);
     if (c->row->fault != FAULT_PEER_RTR)
-        side_rts(&c->b, 4);
+        qp_rts(c->b.qp, 4);
 }
 
 static bool posts_a_receive(enum fault fault)
@@ -190,7 +74,58 @@ static void post_receive_at(struct side *s, uint64_t id, const struct ibv_sge *s
     struct ibv_recv_wr wr = {.wr_id = id, .sg_list = &copy, .num_sge = 1};
     struct ibv_recv_wr *bad;
 
-    assert_int_equal(ibv_post_recv(s->qp, &wr, &bad), 0);
+    if (s->srq != NULL)
+        assert_int_equal(ibv_post_srq_recv(s->srq, &wr, &bad), 0);
+    else
+        assert_int_equal(ibv_post_recv(s->qp, &wr, &bad), 0);
+}
+
+/* --- memory windows at the peer --- */
+
+static bool is_of_windows(enum fault fault)
+{
+    return fault >= FAULT_WINDOW_UNBOUND && fault <= FAULT_WINDOW_NO_RIGHT;
+}
+
+/* Binds the peer's window to its first page, or closes it, by a request on qp. */
+static void post_for_window(struct cell *c, struct ibv_qp *qp, enum ibv_wr_opcode opcode)
+{
+    const unsigned rights =
+        IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC;
+    struct ibv_send_wr wr = {.opcode = opcode, .send_flags = IBV_SEND_SIGNALED};
+    struct ibv_send_wr *bad;
+
+    if (opcode == IBV_WR_BIND_MW) {
+        wr.bind_mw.mw = c->b.window;
+        wr.bind_mw.rkey = c->window_key;
+        wr.bind_mw.bind_info = (struct ibv_mw_bind_info){
+            .mr = c->b.mr[REGION_FOR_WINDOWS],
+            .addr = (uintptr_t)c->b.memory,
+            .length = PAGE_LEN,
+            .mw_access_flags = c->row->fault == FAULT_WINDOW_NO_RIGHT ? 0 : rights};
+    } else {
+        wr.invalidate_rkey = c->window_key;
+    }
+    assert_int_equal(ibv_post_send(qp, &wr, &bad), 0);
+    assert_int_equal(expect_success(c->b.cq[SENDS]).qp_num, qp->qp_num);
+}
+
+static void prepare_window(struct cell *c)
+{
+    struct ibv_qp *qp = c->b.qp;
+
+    c->window_key = ibv_inc_rkey(c->b.window->rkey);
+    if (!is_of_windows(c->row->fault) || c->row->fault == FAULT_WINDOW_UNBOUND)
+        return;
+    if (c->row->fault == FAULT_WINDOW_OTHER_QP) {
+        qp = c->b.other_qp = side_create_qp(&c->b, IBV_QPT_RC);
+        qp_init(qp, 0);
+        qp_rtr(&c->b, qp, qp->qp_num, 4);
+        qp_rts(qp, 4);
+    }
+    post_for_window(c, qp, IBV_WR_BIND_MW);
+    if (c->row->fault == FAULT_WINDOW_INVALIDATED)
+        post_for_window(c, qp, IBV_WR_LOCAL_INV);
 }
 
 /* --- keys and addresses that are not good --- */
@@ -226,6 +161,8 @@ static uint32_t key_for(const struct cell *c, enum place place)
 {
     const struct side *s = place == LOCAL ? &c->a : &c->b;
 
+    if (place == REMOTE && is_of_windows(c->row->fault))
+        return c->window_key;
     for (size_t i = 0; i < COUNT_OF(spoilt_keys); i++)
         if (spoilt_keys[i].fault == c->row->fault && spoilt_keys[i].place == place)
             return s->key[spoilt_keys[i].region] ^ spoilt_keys[i].change;
@@ -247,6 +184,8 @@ static struct target target_for(const struct cell *c, uint32_t len)
         t.addr -= 8;
     else if (c->row->fault == FAULT_REMOTE_WRAPS)
         t.addr = -(uint64_t)len;
+    else if (c->row->fault == FAULT_WINDOW_END)
+        t.addr += PAGE_LEN - len + 8;
     else if (c->row->fault == FAULT_UNALIGNED)
         t.addr += 4;
     else if (c->row->fault == FAULT_NO_REMOTE_KEY_NEEDED)
@@ -324,6 +263,8 @@ static struct ibv_send_wr request(const struct cell *c, enum ibv_wr_opcode opcod
 
     if (opcode == IBV_WR_SEND_WITH_INV)
         wr.invalidate_rkey = t->rkey;
+    if (c->row->type == IBV_QPT_XRC_SEND)
+        wr.qp_type.xrc.remote_srqn = c->row->fault == FAULT_WRONG_SRQ ? c->b.srqn + 1 : c->b.srqn;
     if (opcode == IBV_WR_ATOMIC_CMP_AND_SWP || opcode == IBV_WR_ATOMIC_FETCH_AND_ADD) {
         wr.wr.atomic.remote_addr = t->addr;
         wr.wr.atomic.rkey = t->rkey;
@@ -345,14 +286,40 @@ static void post_at(struct side *s, struct ibv_send_wr *wr)
     assert_int_equal(ibv_post_send(s->qp, wr, &bad), 0);
 }
 
+/* A request of its own that is bad stops a side's send queue, and that alone. */
+static void stop_sending(struct cell *c, struct side *s, uint32_t peer_qpn)
+{
+    struct ibv_sge nowhere = {.addr = (uintptr_t)s->memory, .length = 8, .lkey = 0xbad};
+    const struct target t = {0};
+    struct ibv_send_wr wr = request(c, IBV_WR_SEND, &nowhere, &t);
+
+    if (c->row->type == IBV_QPT_UD) {
+        struct ibv_ah_attr attr = loopback_address(s);
+
+        if (s->ah == NULL)
+            s->ah = ibv_create_ah(s->pd, &attr);
+        wr.wr.ud.ah = s->ah;
+        wr.wr.ud.remote_qpn = peer_qpn;
+    }
+    post_at(s, &wr);
+    assert_int_equal(poll_one(s->cq[SENDS]).status, IBV_WC_LOC_PROT_ERR);
+    assert_int_equal(state_of(s), IBV_QPS_SQE);
+}
+
 static void change_states_before(struct cell *c)
 {
     if (c->row->fault == FAULT_PEER_ERR)
         assert_int_equal(to_state(c->b.qp, IBV_QPS_ERR), 0);
     else if (c->row->fault == FAULT_PEER_SQD)
         assert_int_equal(to_state(c->b.qp, IBV_QPS_SQD), 0);
+    else if (c->row->fault == FAULT_PEER_SQE)
+        stop_sending(c, &c->b, c->a.qp->qp_num);
     else if (c->row->fault == FAULT_OWN_ERR)
         assert_int_equal(to_state(c->a.qp, IBV_QPS_ERR), 0);
+    else if (c->row->fault == FAULT_OWN_SQD)
+        assert_int_equal(to_state(c->a.qp, IBV_QPS_SQD), 0);
+    else if (c->row->fault == FAULT_OWN_SQE)
+        stop_sending(c, &c->a, c->b.qp->qp_num);
     else if (c->row->fault == FAULT_PEER_GONE) {
         c->b_qpn = c->b.qp->qp_num;
         assert_int_equal(ibv_destroy_qp(c->b.qp), 0);
@@ -373,7 +340,7 @@ static void post_requests(struct cell *c, enum ibv_wr_opcode opcode)
     if (c->row->fault == FAULT_TOO_LONG)
         wr.num_sge = 2; /* more than 2^31 bytes together */
     post_at(&c->a, &wr);
-    if (c->row->own_state == IBV_QPS_RTS)
+    if (c->row->own_state == IBV_QPS_RTS || c->row->status == REQUEST_STAYS)
         return;
     wr = request(c, IBV_WR_SEND, &good, &t);
     wr.wr_id = BEHIND_ID;
@@ -391,7 +358,7 @@ static void expect_peers_receive(struct cell *c)
     wc = poll_one(c->b.cq[RECEIVES]);
     assert_int_equal(wc.wr_id, RECV_ID);
     assert_int_equal(wc.status, c->row->receive);
-    if (c->row->peer_state != IBV_QPS_ERR)
+    if (c->row->peer_state != IBV_QPS_ERR || c->b.srq != NULL)
         return;
     wc = poll_one(c->b.cq[RECEIVES]); /* the other receive request goes, too */
     assert_int_equal(wc.wr_id, RECV_ID + 1);
@@ -456,17 +423,37 @@ static bool peer_takes_messages(const struct cell *c)
 {
     return c->row->own_state == IBV_QPS_RTS &&
            (c->row->peer_state == IBV_QPS_RTS || c->row->peer_state == IBV_QPS_RTR ||
-            c->row->peer_state == IBV_QPS_SQD);
+            c->row->peer_state == IBV_QPS_SQD || c->row->peer_state == IBV_QPS_SQE);
+}
+
+/* It is accepted and waits; when the queue runs again, it goes its way. */
+static void expect_request_stays(struct cell *c)
+{
+    struct ibv_wc wc;
+
+    for (int i = 0; i < 10; i++) {
+        assert_int_equal(ibv_poll_cq(c->a.cq[SENDS], 1, &wc), 0);
+        assert_int_equal(ibv_poll_cq(c->b.cq[RECEIVES], 1, &wc), 0);
+    }
+    assert_int_equal(state_of(&c->a), c->row->own_state);
+    assert_int_equal(to_state(c->a.qp, IBV_QPS_RTS), 0);
+    assert_int_equal(expect_success(c->a.cq[SENDS]).wr_id, FAULTY_ID);
+    assert_int_equal(to_state(c->a.qp, IBV_QPS_SQD), 0);
 }
 
 static void judge(struct cell *c, enum ibv_wr_opcode opcode)
 {
-    struct ibv_wc wc = poll_one(c->a.cq[SENDS]);
+    if (c->row->status == REQUEST_STAYS) {
+        expect_request_stays(c);
+    } else {
+        struct ibv_wc wc = poll_one(c->a.cq[SENDS]);
 
-    if (wc.status != c->row->status || wc.wr_id != FAULTY_ID)
-        fail_msg("%s, %s: %s", c->row->name, operation_name(opcode), ibv_wc_status_str(wc.status));
-    if (c->row->own_state != IBV_QPS_RTS)
-        expect_flush_behind(c);
+        if ((int)wc.status != c->row->status || wc.wr_id != FAULTY_ID)
+            fail_msg("%s, %s: %s", c->row->name, operation_name(opcode),
+                     ibv_wc_status_str(wc.status));
+        if (c->row->own_state != IBV_QPS_RTS)
+            expect_flush_behind(c);
+    }
     expect_peers_receive(c);
     if (peer_takes_messages(c))
         expect_working(c);
@@ -483,6 +470,7 @@ static void run_cell(const struct row *row, enum ibv_wr_opcode opcode)
     side_open(&c.a);
     side_open(&c.b);
     connect(&c);
+    prepare_window(&c);
     post_faulty_receive(&c);
     take_memory_away(&c);
     change_states_before(&c);
@@ -513,11 +501,11 @@ static void run_refused_post(enum ibv_qp_state state, bool receive)
     struct ibv_recv_wr *bad_recv = NULL;
 
     side_open(&c.a);
-    side_create_qp(&c.a, IBV_QPT_RC);
+    c.a.qp = side_create_qp(&c.a, IBV_QPT_RC);
     if (state != IBV_QPS_RESET)
-        side_init(&c.a, 0);
+        qp_init(c.a.qp, 0);
     if (state == IBV_QPS_RTR)
-        side_rtr(&c.a, c.a.qp->qp_num, 1);
+        qp_rtr(&c.a, c.a.qp, c.a.qp->qp_num, 1);
     sge =
         (struct ibv_sge){.addr = (uintptr_t)c.a.memory, .length = 8, .lkey = c.a.key[REGION_GOOD]};
     if (receive) {

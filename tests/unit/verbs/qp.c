@@ -488,7 +488,7 @@ static void sqd_tells_when_it_is_drained_and_goes_on(void **state)
     pair_close(&p);
 }
 
-/* IBA 10.3.1.6: what was posted is flushed, receiving goes on, and RTS is the way back. */
+/* IBA 10.3.1: what was posted is flushed, receiving goes on, and RTS is the way back. */
 static void a_send_queue_in_error_comes_back(void **state)
 {
     static const enum ibv_qp_type types[] = {IBV_QPT_UC, IBV_QPT_UD};

@@ -147,7 +147,7 @@ static void a_qp_with_a_shared_queue_has_none_of_its_own(void **state)
     pair_close(&p);
 }
 
-/* IBA 9.7.5.2.8: the sender waits and asks again, for ever with seven RNR retries. */
+/* IBA 9.7.5.2: the sender waits and asks again, for ever with seven RNR retries. */
 static void a_sender_waits_while_the_shared_queue_is_empty(void **state)
 {
     struct ibv_send_wr wr = {.wr_id = 5, .opcode = IBV_WR_SEND};

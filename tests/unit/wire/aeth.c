@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* The tables of IBA 9.7.5.1.2 and 9.7.5.2.8, row by row. */
+/* The tables of IBA 9.7.5, row by row. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
