@@ -12,6 +12,7 @@
 #include <stdlib.h>
 
 #include "engine/engine_private.h"
+#include "engine/farewell_private.h"
 #include "engine/limits.h"
 #include "engine/memory.h"
 #include "engine/xrc_private.h"
@@ -194,7 +195,7 @@ static enum verdict check_access(struct qp *qp, const struct judged *rq)
         if ((rq->packet->operation->headers & HEADER_IETH) == 0)
             return VERDICT_ACCEPT;
         return mw_may_invalidate(qp, rq->pd, h->ieth) == MR_OK ? VERDICT_ACCEPT
-                                                               : VERDICT_BAD_ACCESS;
+                                                               : VERDICT_BAD_INVALIDATE;
     case KIND_ATOMIC_WRITE:
         q.access = ACCESS_REMOTE_WRITE;
         return access_verdict(qp, &q);
@@ -320,7 +321,8 @@ static void answer(struct qp *qp, const struct packet *p, enum verdict v)
     struct responder *r = &qp->responder;
 
     switch (consequences[v].answer) {
-    case ANSWER_NONE:
+    case ANSWER_NONE: /* of what came before it the peer hears for the last time */
+        farewell_say(qp);
         break;
     case ANSWER_ACK:
         r->nak_sent = false;

@@ -21,7 +21,7 @@ enum qp_effect {
 
 /* What RC answers. */
 enum answer {
-    ANSWER_NONE,
+    ANSWER_NONE, /* faults of class J (IBA 9.9.3): the receiver's program alone is told */
     ANSWER_ACK,
     ANSWER_DUPLICATE, /* as the request's kind says */
     ANSWER_NAK_SEQUENCE,
@@ -52,6 +52,7 @@ enum answer {
     V(RECEIVE_TOO_SMALL,  ANSWER_NAK_INVALID,     FAILS,      LOC_LEN_ERR,       QP_REQ_ERR,       receive_too_small)      \
     V(RECEIVE_BAD,        ANSWER_NAK_OPERATIONAL, FAILS,      LOC_PROT_ERR,      NONE,             responder_memory_fault) \
     V(BAD_ACCESS,         ANSWER_NAK_ACCESS,      FAILS,      WR_FLUSH_ERR,      QP_ACCESS_ERR,    remote_access_refused)  \
+    V(BAD_INVALIDATE,     ANSWER_NONE,            FAILS,      MW_BIND_ERR,       NONE,             remote_access_refused)  \
     V(MEMORY_FAULT,       ANSWER_NAK_OPERATIONAL, FAILS,      WR_FLUSH_ERR,      QP_ACCESS_ERR,    responder_memory_fault)
 /* clang-format on */
 

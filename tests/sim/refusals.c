@@ -110,7 +110,7 @@ static const struct refusal refusals[] = {
     {"unaligned atomic",          FAULT_UNALIGNED,         RC,           ATOMICS | AWRITE, STATUS_REM_INV_REQ_ERR, ENGINE_EVENT_QP_REQ_ERR},
     {"not enabled on the QP",     FAULT_QP_FORBIDS,        RC | UC,      REMOTE,          STATUS_REM_INV_REQ_ERR, ENGINE_EVENT_QP_REQ_ERR},
     {"longer than its receive",   FAULT_TOO_LONG,          RC | UC,      SENDS,           STATUS_REM_INV_REQ_ERR, ENGINE_EVENT_QP_REQ_ERR},
-    {"invalidates no key",        FAULT_INVALID_KEY_TO_INVALIDATE, RC,   KIND(WR_SEND_INV), STATUS_REM_ACCESS_ERR, ENGINE_EVENT_QP_ACCESS_ERR},
+    {"invalidates no key",        FAULT_INVALID_KEY_TO_INVALIDATE, RC,   KIND(WR_SEND_INV), STATUS_RETRY_EXC_ERR, EVENT_NONE},
     {"receive with a wrong key",  FAULT_BAD_RECEIVE,       RC,           SENDS,           STATUS_REM_OP_ERR,      EVENT_NONE},
     {"names no SRQ",              FAULT_WRONG_SRQ,         XRC,          REMOTE | SENDS,  STATUS_REM_INV_REQ_ERR, ENGINE_EVENT_QP_ACCESS_ERR},
     {"wrong local key",           FAULT_LOCAL_KEY,         RC | UC | UD, WITH_MEMORY | SENDS,  STATUS_LOC_PROT_ERR,    EVENT_NONE},
@@ -437,6 +437,8 @@ static void prepare_peer(struct endpoint *ep, const struct refusal *r)
         EXPECT(receiving_post(ep->peer, true), "test: no memory for a receive request");
     if (r->fault == FAULT_TOO_LONG)
         allow_receive_to_end(ep->peer, STATUS_LOC_LEN_ERR);
+    if (r->fault == FAULT_INVALID_KEY_TO_INVALIDATE)
+        allow_receive_to_end(ep->peer, STATUS_MW_BIND_ERR);
 }
 
 /*
@@ -484,7 +486,8 @@ static void allow_consequences(struct endpoint *ep, struct message *m, const str
         return;
     if (r->fault == FAULT_MEMORY_GOES) /* others may aim there too */
         ep->channel.errors_allowed |= STATUS_BIT(r->status);
-    if (r->event != EVENT_NONE || r->fault == FAULT_BAD_RECEIVE)
+    if (r->event != EVENT_NONE || r->fault == FAULT_BAD_RECEIVE ||
+        r->fault == FAULT_INVALID_KEY_TO_INVALIDATE)
         ep->peer->channel.errors_allowed |= STATUS_BIT(STATUS_WR_FLUSH_ERR);
     if (r->event == EVENT_NONE) /* nobody tells the peer */
         ep->peer->channel.errors_allowed |= STATUS_BIT(STATUS_RETRY_EXC_ERR);

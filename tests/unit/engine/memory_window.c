@@ -622,14 +622,35 @@ static void peer_may_end_only_windows_that_were_bound_for_it(void **state)
                                       .len = 8,
                                       .message = 3,
                                       .ieth = victim_key(p, &s, who, other)});
-        expect_nak(p, NAK_REMOTE_ACCESS, 0, 0);
-        expect_completion(p->ep.recv_cq, 1, STATUS_WR_FLUSH_ERR);
+        expect_silence(p);
+        expect_completion(p->ep.recv_cq, 1, STATUS_MW_BIND_ERR);
         expect_untouched(&p->ep, 0, 100); /* judged before a byte is placed */
-        expect_event(&p->ep, ENGINE_EVENT_QP_ACCESS_ERR);
+        assert_int_equal(qp_state(p->ep.qp), QP_ERR);
         assert_int_equal(qp_free(other), 0);
         scene_close(&s);
         reopen(p, &p->ep.config);
     }
+}
+
+/* No NAK tells of it, but nothing that was carried out before goes without an acknowledgement. */
+static void what_came_before_a_key_that_cannot_be_ended_is_acknowledged(void **state)
+{
+    struct peer *p = *state;
+
+    endpoint_post_recv(&p->ep, 1, 0, 100);
+    endpoint_post_recv(&p->ep, 2, 200, 100);
+    peer_sends(p, (struct script){.operation = OP_SEND_ONLY, .psn = 0, .len = 8, .message = 1});
+    expect_silence(p);
+    peer_sends(p, (struct script){.operation = OP_SEND_ONLY_INV,
+                                  .psn = 1,
+                                  .ack_req = true,
+                                  .len = 8,
+                                  .message = 2,
+                                  .ieth = 0x12345678});
+    expect_ack(p, 0, 1);
+    expect_completion(p->ep.recv_cq, 1, STATUS_SUCCESS);
+    expect_completion(p->ep.recv_cq, 2, STATUS_MW_BIND_ERR);
+    assert_int_equal(qp_state(p->ep.qp), QP_ERR);
 }
 
 static void process_may_end_only_bound_windows_of_type_2(void **state)
@@ -787,6 +808,7 @@ int main(void)
         RC_TEST(draining_queue_starts_no_bind),
         RC_TEST(invalidate_ends_exactly_the_key_that_it_names),
         RC_TEST(peer_may_end_only_windows_that_were_bound_for_it),
+        RC_TEST(what_came_before_a_key_that_cannot_be_ended_is_acknowledged),
         RC_TEST(process_may_end_only_bound_windows_of_type_2),
         RC_TEST(peer_ends_its_window_with_a_send),
         RC_TEST(message_stops_where_its_window_is_closed),

@@ -76,10 +76,10 @@ struct row {
     const char *name;
     enum fault fault;
     enum ibv_qp_type type; /* of the requester */
-    uint32_t operations; /* bit n: enum ibv_wr_opcode n */
-    int status;  /* enum ibv_wc_status, or REQUEST_STAYS */
-    int receive; /* enum ibv_wc_status, or RECEIVE_STAYS */
-    int event;   /* enum ibv_event_type of the peer, or EVENT_NONE */
+    uint32_t operations;   /* bit n: enum ibv_wr_opcode n */
+    int status;            /* enum ibv_wc_status, or REQUEST_STAYS */
+    int receive;           /* enum ibv_wc_status, or RECEIVE_STAYS */
+    int event;             /* enum ibv_event_type of the peer, or EVENT_NONE */
     enum ibv_qp_state own_state;
     enum ibv_qp_state peer_state;
     const char *reason; /* the clause */

@@ -9,8 +9,7 @@
 
 static void open_memory(struct side *s)
 {
-    const int remote =
-        IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC;
+    const int remote = IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC;
     const int rights = IBV_ACCESS_LOCAL_WRITE | remote;
 
     /* One page that may go away; then one that stays. */
@@ -19,8 +18,8 @@ static void open_memory(struct side *s)
     s->mr[REGION_GOOD] = ibv_reg_mr(s->pd, s->memory, MEMORY_LEN, rights);
     s->mr[REGION_OTHER_PD] = ibv_reg_mr(s->other_pd, s->memory, MEMORY_LEN, rights);
     s->mr[REGION_NO_RIGHTS] = ibv_reg_mr(s->pd, s->memory, MEMORY_LEN, 0);
-    s->mr[REGION_FOR_WINDOWS] = ibv_reg_mr(s->pd, s->memory, MEMORY_LEN,
-                                           IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_MW_BIND);
+    s->mr[REGION_FOR_WINDOWS] =
+        ibv_reg_mr(s->pd, s->memory, MEMORY_LEN, IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_MW_BIND);
     s->mr[REGION_GONE] = ibv_reg_mr(s->pd, s->memory, MEMORY_LEN, rights);
     for (int i = 0; i < REGION_COUNT; i++) {
         assert_non_null(s->mr[i]);
