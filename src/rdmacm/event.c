@@ -98,6 +98,21 @@ static bool takes_family(const struct id_handle *listener, const struct cm_ip_he
            listener->rdma.route.addr.src_addr.sa_family == AF_INET;
 }
 
+/* A listener has requests of its own kind of queue pair only, as with Linux. */
+static bool takes_service(const struct id_handle *listener, const struct cm_message *m)
+{
+    switch (listener->rdma.qp_type) {
+    case IBV_QPT_UD:
+        return m->kind == CM_SIDR_REQ;
+    case IBV_QPT_RC:
+        return m->kind == CM_REQ && m->transport == CM_TRANSPORT_RC;
+    case IBV_QPT_UC:
+        return m->kind == CM_REQ && m->transport == CM_TRANSPORT_UC;
+    default:
+        return m->kind == CM_REQ && m->transport == CM_TRANSPORT_EXTENDED;
+    }
+}
+
 /* A path MTU that our interface cannot carry; between addresses of this host any can be. */
 static bool mtu_fits(const struct id_handle *h, const struct cm_message *m)
 {
@@ -118,6 +133,10 @@ static bool prepare_request(struct event_handle *e)
     process_lock();
     h->path = *inside->cm_id_path(e->cm.id);
     process_unlock();
+    if (!takes_service(listener, m)) {
+        refuse(e, CM_REASON_INVALID_TRANSPORT);
+        return false;
+    }
     if (!cm_ip_header_read(m->private_data, &header)) {
         refuse(e, CM_REASON_UNSUPPORTED_REQUEST);
         return false;

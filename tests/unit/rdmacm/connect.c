@@ -3,6 +3,7 @@
 #include "sides.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <rdma/rdma_verbs.h>
 #include <string.h>
 
@@ -106,6 +107,23 @@ static void a_port_without_a_listener_refuses(void **state)
     assert_int_equal(rdma_connect(s->client, NULL), 0);
     expect_and_ack(s->client_channel, RDMA_CM_EVENT_REJECTED, 8);
     assert_int_equal(s->client->qp->state, IBV_QPS_ERR);
+}
+
+static void a_request_for_another_kind_of_queue_pair_is_refused(void **state)
+{
+    struct sides *s = *state;
+    const int fd = s->server_channel->fd;
+    struct rdma_cm_event *event;
+
+    s->listener->qp_type = IBV_QPT_UC; /* as rdma_create_ep would */
+    resolve(s, PORT);
+    make_qp(s->client);
+    assert_int_equal(rdma_connect(s->client, NULL), 0);
+    assert_true(readable(fd, WAIT_MS));
+    assert_int_equal(fcntl(fd, F_SETFL, O_NONBLOCK), 0);
+    assert_int_equal(rdma_get_cm_event(s->server_channel, &event), -1); /* nothing is for it */
+    assert_int_equal(errno, EAGAIN);
+    expect_and_ack(s->client_channel, RDMA_CM_EVENT_REJECTED, 9);
 }
 
 static void a_listener_that_comes_a_moment_late_is_met(void **state)
@@ -272,6 +290,7 @@ int main(void)
         CASE(a_connection_carries_messages_both_ways_and_ends_on_both_sides),
         CASE(parameters_are_said_from_the_receivers_side),
         CASE(a_port_without_a_listener_refuses),
+        CASE(a_request_for_another_kind_of_queue_pair_is_refused),
         CASE(a_listener_that_comes_a_moment_late_is_met),
         CASE(a_refusal_carries_the_applications_words),
         CASE(a_request_that_nobody_fetched_is_refused_with_its_listener),
