@@ -29,15 +29,26 @@ static struct rdma_conn_param conn_param(const struct cm_message *m, size_t head
     };
 }
 
-static struct agreement agreement_of(const struct cm_message *m)
+static uint8_t least(uint8_t a, uint8_t b)
 {
+    return a < b ? a : b;
+}
+
+/*
+ * A peer may offer and ask for more than our device does: perftest's servers answer with what their
+ * device can, 128 on Linux's soft-RoCE, whatever the REQ said. (IBA 12.7.30 has it no larger.)
+ */
+static struct agreement agreement_of(const struct id_handle *h, const struct cm_message *m)
+{
+    const struct open_device *d = h->place.device;
+
     return (struct agreement){
         .known = true,
         .path_mtu = (enum ibv_mtu)m->path_mtu,
         .remote_qpn = m->qpn,
         .remote_psn = m->starting_psn,
-        .responder_resources = m->initiator_depth,
-        .initiator_depth = m->responder_resources,
+        .responder_resources = least(m->initiator_depth, d->responder_resources),
+        .initiator_depth = least(m->responder_resources, d->initiator_depth),
         .retry_count = m->retry_count,
         .rnr_retry_count = m->rnr_retry_count,
         .ack_timeout = m->primary.ack_timeout,
@@ -157,7 +168,7 @@ static bool prepare_request(struct event_handle *e)
     set_addresses(h, listener, &header);
     id_describe_path(h);
     if (m->kind == CM_REQ) {
-        h->agreed = agreement_of(m);
+        h->agreed = agreement_of(h, m);
         e->rdma.param.conn = conn_param(m, CM_IP_HEADER_LEN);
     } else {
         e->rdma.param.ud.private_data = m->private_data + CM_IP_HEADER_LEN;
@@ -177,7 +188,7 @@ static void prepare_reply(struct event_handle *e)
 {
     const struct cm_message *m = &e->cm.message;
     struct id_handle *h = e->id;
-    struct agreement a = agreement_of(m);
+    struct agreement a = agreement_of(h, m);
     int result;
 
     e->rdma.param.conn = conn_param(m, 0);
