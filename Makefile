@@ -46,7 +46,7 @@ churn: build ## a minute of processes that come and are killed beside others tha
 	@tests/apps/run_churn.py --build $(BUILD)
 
 interop: build ## against the Linux kernel's soft-RoCE in a virtual machine (root)
-	@tests/interop/run_interop --build $(BUILD)
+	@tests/interop/run_interop --build $(BUILD) || [ $$? = 77 ]
 
 format: ## lay out the sources as .clang-format says
 	@tools/install-deps lint

@@ -231,7 +231,8 @@ static void endpoint_open(struct endpoint *e, const char *address)
     e->channel = ibv_create_comp_channel(e->context);
     if (e->pd == NULL || e->channel == NULL)
         end_badly("no protection domain or completion channel");
-    e->cq = ibv_create_cq(e->context, CQ_ENTRIES, NULL, e->channel, 0);
+    e->cq = ibv_create_cq(e->context, attr.max_cqe < CQ_ENTRIES ? attr.max_cqe : CQ_ENTRIES, NULL,
+                          e->channel, 0);
     if (e->cq == NULL || ibv_req_notify_cq(e->cq, 0) != 0)
         end_badly("no completion queue");
     fcntl(e->channel->fd, F_SETFL, fcntl(e->channel->fd, F_GETFL) | O_NONBLOCK);

@@ -14,6 +14,8 @@
  *   write_rkey:N  read_rkey:N  cas_rkey    wrong R_Key
  *   write_oob:N   read_oob:N               past the end of the memory region
  *   write_ro:N    read_wo:N  cas_ro        no access right for it
+ *   write_mw:N    read_mw:N                through the server's memory window of 64 KiB
+ *   write_mw_oob:N                         past its end
  *   cas_unal      address not a multiple of 8 (most providers refuse it locally)
  *   fence  (modifier: the next part is fenced)
  * and control parts, carried out by the server, alone in their OP:
@@ -41,6 +43,7 @@
 
 #define BUF (1 << 20)
 #define RBUF (1 << 20)
+#define WINDOW 65536
 
 struct info {
     uint32_t qpn, psn, rkey, rkey_ro, rkey_wo, mw_rkey;
@@ -184,8 +187,10 @@ static int batch(char *op)
                 x->wr.rdma.rkey = peer.rkey_ro;
             if (strstr(name, "_wo"))
                 x->wr.rdma.rkey = peer.rkey_wo;
+            if (strstr(name, "_mw"))
+                x->wr.rdma.rkey = peer.mw_rkey;
             if (strstr(name, "_oob"))
-                x->wr.rdma.remote_addr += BUF - len / 2;
+                x->wr.rdma.remote_addr += (strstr(name, "_mw") ? WINDOW : BUF) - len / 2;
         }
         if (cnt)
             w[cnt - 1].next = x;
@@ -317,7 +322,7 @@ static void bind_window(void)
     w.bind_mw.rkey = ibv_inc_rkey(mw->rkey);
     w.bind_mw.bind_info = (struct ibv_mw_bind_info){.mr = mr,
                                                     .addr = (uintptr_t)buf,
-                                                    .length = 65536,
+                                                    .length = WINDOW,
                                                     .mw_access_flags = IBV_ACCESS_REMOTE_WRITE |
                                                                        IBV_ACCESS_REMOTE_READ};
     if (ibv_post_send(qp, &w, &bad))

@@ -1,0 +1,121 @@
+# SPDX-License-Identifier: BSD-2-Clause
+"""The virtual machine with the kernel's soft-RoCE, and programs in it (rxe-peer does the work)."""
+import itertools
+import os
+import pathlib
+import shlex
+import subprocess
+import sys
+import time
+
+import places
+import programs
+
+HERE = pathlib.Path(__file__).resolve().parent
+NETNS = "uroce-interop"
+BRIDGE, TAP = "rxebr0", "rxebr0t1"
+HOST = places.Host(("nsenter", "--net=/run/netns/" + NETNS, "--"), BRIDGE, "10.77.0.1", "fd77::1")
+GUEST = places.Host((), "eth0", "10.77.0.2", "fd77::2")
+# The guest's first address is link-local.
+GUEST_GID = {"ipv4": "1", "ipv6": "2"}
+NETDEV_MTU = {4096: 9000, 1024: 1500}  # by path MTU
+ENVIRONMENT = {"RXE_PEER_NETNS": NETNS, "RXE_PEER_SSH_BASE": "20870",
+               "RXE_PEER_STATE": "/tmp/uroce-interop-%d" % os.getuid(), "RXE_PEER_NICE": "10"}
+KILLED_AFTER_S = 5
+
+
+class Program(programs.Process):
+    """A program in the guest; it ends there by itself when the time is over."""
+
+    _numbers = itertools.count()
+
+    def __init__(self, guest, words, timeout):
+        self._guest = guest
+        self._pid_file = "/tmp/program%d.%d" % (os.getpid(), next(self._numbers))
+        line = "echo $$ >%s; exec timeout -k %d %d %s" % (
+            self._pid_file, KILLED_AFTER_S, timeout, shlex.join(words))
+        super().__init__([str(HERE / "rxe-peer"), "run", line], guest.env)
+        self.words = words
+
+    def kill(self):
+        if self.alive():
+            self._guest.run("kill $(cat %s)" % self._pid_file, check=False)
+            self.wait(time.monotonic() + KILLED_AFTER_S)
+        super().kill()
+
+
+class Guest:
+    def __init__(self):
+        self.env = dict(os.environ, **ENVIRONMENT)
+        self._mtu = None
+        self._netem = ""
+
+    def command(self, *words, check=True, **how):
+        return subprocess.run([str(HERE / "rxe-peer"), *words], env=self.env, check=check,
+                              stdin=subprocess.DEVNULL, **how)
+
+    def up(self):
+        """Raises places.Unavailable where this machine cannot run another."""
+        if os.geteuid() != 0:
+            raise places.Unavailable("needs root, to make a bridge and a virtual machine")
+        if not os.path.exists("/dev/net/tun"):
+            raise places.Unavailable("there is no /dev/net/tun on this machine")
+        done = self.command("up", check=False, stderr=subprocess.PIPE, text=True)
+        sys.stderr.write(done.stderr)
+        if done.returncode != 0:
+            raise places.Unavailable(done.stderr.strip().rpartition("\n")[2])
+
+    def down(self):
+        if os.geteuid() == 0:
+            self.command("down", check=False)
+
+    def run(self, line, check=True):
+        """Runs a line of shell there. Returns its output."""
+        return self.command("run", line, check=check, stdout=subprocess.PIPE, text=True).stdout
+
+    def start(self, words, timeout):
+        return Program(self, words, timeout)
+
+    def listens(self, port, over_tcp):
+        """Waits a while for somebody who listens there: by RDMA CM, or on a TCP port."""
+        look = ("cat /proc/net/tcp /proc/net/tcp6 | grep -q ':%04X 0*:0000 0A'" if over_tcp
+                else "rdma resource show cm_id | grep -Eq 'state LISTEN.*:%d( |$)'") % port
+        line = "for _ in $(seq 50); do %s && exit; sleep 0.1; done; exit 1" % look
+        return self.command("run", line, check=False).returncode == 0
+
+    def put(self, path):
+        """Copies a program there. Returns how to call it."""
+        there = "/tmp/" + os.path.basename(path)
+        self.command("put", path, there)
+        return there
+
+    def hinder(self, netem):
+        """Traffic control treats what leaves and what comes so (tc-netem(8)); "" is none."""
+        if self._netem == netem:
+            return
+        lines = ["tc qdisc del dev eth0 root 2>/dev/null", "tc qdisc del dev eth0 ingress 2>/dev/null",
+                 "ip link del ifb0 2>/dev/null"]
+        if netem:
+            lines += ["set -e", "modprobe ifb numifbs=0", "ip link add ifb0 type ifb",
+                      "ip link set ifb0 up mtu 9000",
+                      "tc qdisc add dev eth0 root netem limit 10000 " + netem,
+                      "tc qdisc add dev ifb0 root netem limit 10000 " + netem,
+                      "tc qdisc add dev eth0 ingress",
+                      "tc filter add dev eth0 parent ffff: matchall action mirred egress redirect "
+                      "dev ifb0"]
+        self.run("\n".join(lines + ["true"]))
+        self._netem = netem
+
+    def set_mtu(self, path_mtu):
+        """The MTU of both ends and of what is between them."""
+        if self._mtu == path_mtu:
+            return
+        mtu = NETDEV_MTU[path_mtu]
+        for netdev in (TAP, BRIDGE):
+            places.command(HOST.enter, "ip link set %s mtu %d" % (netdev, mtu))
+        self.run("ip link set eth0 mtu %d" % mtu)
+        self._mtu = path_mtu
+
+
+if __name__ == "__main__":
+    sys.exit("this is a part of run_interop")
