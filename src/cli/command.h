@@ -18,6 +18,7 @@ int command_devices(int argc, char **argv);
 int command_pcap(int argc, char **argv);
 int command_ping(int argc, char **argv);
 int command_run(int argc, char **argv);
+int command_script(int argc, char **argv);
 int command_stat(int argc, char **argv);
 
 #endif

@@ -23,6 +23,9 @@ static const struct command commands[] = {
      .summary = "show what programs over uroce are doing: queue pairs, counters, rates",
      .main = command_stat},
     {.name = "pcap", .summary = "say what is in a capture of RoCEv2 traffic", .main = command_pcap},
+    {.name = "script",
+     .summary = "play packet scripts: what a peer is sent, and what it must answer",
+     .main = command_script},
 };
 
 #define COMMAND_COUNT (sizeof(commands) / sizeof(commands[0]))
@@ -46,7 +49,10 @@ static const char examples[] =
     "\n"
     "What went over the wire:\n"
     "  tcpdump -i any -w roce.pcap udp port 4791\n"
-    "  uroce pcap roce.pcap\n";
+    "  uroce pcap roce.pcap\n"
+    "\n"
+    "Whether a peer keeps the rules, packet by packet:\n"
+    "  uroce script tests/scripts\n";
 
 static void print_help(void)
 {
