@@ -36,7 +36,7 @@ static bool post_numbers(struct run *run, const struct statement *st, struct pos
         return false;
     region = v[2] > 0 ? find_region(run, v[1], 1) : SCRIPT_NONE;
     if (!run_row(run, st, FIELD_LKEY, region != SCRIPT_NONE ? run->offer.regions[region].lkey : 0,
-                   &v[3]) ||
+                 &v[3]) ||
         !run_row(run, st, FIELD_REMOTE, 0, &v[4]) ||
         !run_row(run, st, FIELD_REMOTE_KEY, 0, &v[5]) ||
         !run_row(run, st, invalidates ? FIELD_INV : FIELD_IMM, 0, &v[6]) ||
@@ -123,8 +123,8 @@ static bool wait_on(struct run *run, uint64_t until)
 
     if (now >= until)
         return false;
-    return run->subject->ops->wait(run->subject,
-                                   now + STEP_NS < until ? now + STEP_NS : until) == 0;
+    return run->subject->ops->wait(run->subject, now + STEP_NS < until ? now + STEP_NS : until) ==
+           0;
 }
 
 static uint64_t application_until(const struct run *run, const struct statement *st)
@@ -197,8 +197,10 @@ enum script_verdict no_completion(struct run *run, const struct statement *st)
         return call_failed(run, st, result);
     if (result == 0)
         return SCRIPT_PASSED;
-    return run_failed(run, st, "a completion of request %" PRIu64 " with status %s that nobody "
-                      "expected", c.wr_id, word_name(status_words, c.status));
+    return run_failed(run, st,
+                      "a completion of request %" PRIu64 " with status %s that nobody "
+                      "expected",
+                      c.wr_id, word_name(status_words, c.status));
 }
 
 enum script_verdict no_event(struct run *run, const struct statement *st)

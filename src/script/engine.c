@@ -142,8 +142,8 @@ static int connect_qp(struct engine_subject *e)
         [SERVICE_RC] = {QP_ATTR_PKEY_INDEX | QP_ATTR_PORT | QP_ATTR_ACCESS,
                         QP_ATTR_AV | QP_ATTR_PMTU | QP_ATTR_DEST_QPN | QP_ATTR_RQ_PSN |
                             QP_ATTR_DEST_RD_ATOMIC | QP_ATTR_MIN_RNR_TIMER,
-                        QP_ATTR_SQ_PSN | QP_ATTR_TIMEOUT | QP_ATTR_RETRY_COUNT |
-                            QP_ATTR_RNR_RETRY | QP_ATTR_RD_ATOMIC},
+                        QP_ATTR_SQ_PSN | QP_ATTR_TIMEOUT | QP_ATTR_RETRY_COUNT | QP_ATTR_RNR_RETRY |
+                            QP_ATTR_RD_ATOMIC},
         [SERVICE_UC] = {QP_ATTR_PKEY_INDEX | QP_ATTR_PORT | QP_ATTR_ACCESS,
                         QP_ATTR_AV | QP_ATTR_PMTU | QP_ATTR_DEST_QPN | QP_ATTR_RQ_PSN,
                         QP_ATTR_SQ_PSN},

@@ -16,12 +16,9 @@ const struct field_info field_infos[FIELD_COUNT] = {
 };
 
 const struct word nak_words[] = {
-    {"psn", NAK_PSN_SEQUENCE},
-    {"invalid", NAK_INVALID_REQUEST},
-    {"access", NAK_REMOTE_ACCESS},
-    {"operational", NAK_REMOTE_OPERATIONAL},
-    {"rd", NAK_INVALID_RD_REQUEST},
-    {NULL, 0},
+    {"psn", NAK_PSN_SEQUENCE},      {"invalid", NAK_INVALID_REQUEST},
+    {"access", NAK_REMOTE_ACCESS},  {"operational", NAK_REMOTE_OPERATIONAL},
+    {"rd", NAK_INVALID_RD_REQUEST}, {NULL, 0},
 };
 
 const struct word status_words[] = {
@@ -74,28 +71,17 @@ const struct word state_words[] = {
 };
 
 const struct word event_words[] = {
-    {"cq_err", ENGINE_EVENT_CQ_ERR},
-    {"qp_fatal", ENGINE_EVENT_QP_FATAL},
-    {"qp_req_err", ENGINE_EVENT_QP_REQ_ERR},
-    {"qp_access_err", ENGINE_EVENT_QP_ACCESS_ERR},
-    {"comm_est", ENGINE_EVENT_COMM_EST},
-    {"sq_drained", ENGINE_EVENT_SQ_DRAINED},
-    {"srq_err", ENGINE_EVENT_SRQ_ERR},
-    {"srq_limit", ENGINE_EVENT_SRQ_LIMIT},
-    {"last_wqe", ENGINE_EVENT_LAST_WQE},
-    {NULL, 0},
+    {"cq_err", ENGINE_EVENT_CQ_ERR},         {"qp_fatal", ENGINE_EVENT_QP_FATAL},
+    {"qp_req_err", ENGINE_EVENT_QP_REQ_ERR}, {"qp_access_err", ENGINE_EVENT_QP_ACCESS_ERR},
+    {"comm_est", ENGINE_EVENT_COMM_EST},     {"sq_drained", ENGINE_EVENT_SQ_DRAINED},
+    {"srq_err", ENGINE_EVENT_SRQ_ERR},       {"srq_limit", ENGINE_EVENT_SRQ_LIMIT},
+    {"last_wqe", ENGINE_EVENT_LAST_WQE},     {NULL, 0},
 };
 
 const struct word work_words[] = {
-    {"recv", WORK_RECV},
-    {"send", WR_SEND},
-    {"write", WR_WRITE},
-    {"read", WR_READ},
-    {"cas", WR_CMP_SWAP},
-    {"fadd", WR_FETCH_ADD},
-    {"bind", WR_BIND_MW},
-    {"local_inv", WR_LOCAL_INV},
-    {NULL, 0},
+    {"recv", WORK_RECV},  {"send", WR_SEND},           {"write", WR_WRITE},
+    {"read", WR_READ},    {"cas", WR_CMP_SWAP},        {"fadd", WR_FETCH_ADD},
+    {"bind", WR_BIND_MW}, {"local_inv", WR_LOCAL_INV}, {NULL, 0},
 };
 
 const struct word service_words[] = {

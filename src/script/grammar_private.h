@@ -87,6 +87,7 @@ enum value_kind {
   ROW(CUT,           "cut",        ON_IN,                NUMBER, 16, 0,                NOWHERE)             \
   ROW(OTHER_SOURCE,  "other_source", ON_IN,              BARE,    0, 0,                NOWHERE)             \
   ROW(ECN,           "ecn",        ON_IN,                NUMBER,  2, 0,                NOWHERE)             \
+  ROW(MAYBE,         "maybe",      ON_OUT,               BARE,    0, 0,                NOWHERE)             \
   ROW(COALESCED,     "coalesced",  ON_OUT,               BARE,    0, 0,                NOWHERE)             \
   /* work requests and completions */                                                                       \
   ROW(ID,            "id",         ON_POST | ON_COMPLETION, NUMBER, 64, 0,             NOWHERE)             \

@@ -8,13 +8,16 @@
 /* What a line expects beside its fields: an opcode, a state, an event. */
 static bool has_word(const struct statement *st)
 {
+    if (field_find(st, FIELD_MAYBE) != NULL)
+        return false;
     return st->kind == STATEMENT_EXPECT || st->kind == STATEMENT_STATE ||
            st->kind == STATEMENT_EVENT;
 }
 
 static bool field_counts(const struct statement *st, const struct field *f)
 {
-    if (f->capture != SCRIPT_NONE || f->row == FIELD_COALESCED)
+    if (f->capture != SCRIPT_NONE || f->row == FIELD_COALESCED ||
+        field_find(st, FIELD_MAYBE) != NULL)
         return false;
     if (st->kind == STATEMENT_HOLDS)
         return f->row != FIELD_LEN; /* one byte less is still right */

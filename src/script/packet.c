@@ -154,8 +154,8 @@ bool packet_make(struct run *run, const struct statement *st, struct wire_packet
 /* --- compared --- */
 
 /* What is right in every packet unless a line says otherwise. */
-static void match_standing(const struct statement *st, const struct wire_packet *w, const struct packet *p,
-                           struct differences *d)
+static void match_standing(const struct statement *st, const struct wire_packet *w,
+                           const struct packet *p, struct differences *d)
 {
     const struct bth *bth = &p->h.bth;
     struct difference *r;
@@ -220,8 +220,7 @@ static bool match_syndrome(struct run *run, const struct statement *st, const st
     if (ack != NULL && ack->changed && !ack->given)
         expected = aeth_make(AETH_RNR_NAK, 0);
     any_credits = any_credits && aeth_kind(expected) == AETH_ACK;
-    r = difference_add(d, "syndrome",
-                       any_credits ? aeth_kind(came) != AETH_ACK : came != expected);
+    r = difference_add(d, "syndrome", any_credits ? aeth_kind(came) != AETH_ACK : came != expected);
     if (any_credits)
         snprintf(r->expected, sizeof(r->expected), "ack");
     else
@@ -322,8 +321,7 @@ enum script_verdict packet_match(struct run *run, const struct statement *st,
     return SCRIPT_FAILED;
 }
 
-bool packet_is_earlier_ack(struct run *run, const struct statement *st,
-                           const struct wire_packet *w)
+bool packet_is_earlier_ack(struct run *run, const struct statement *st, const struct wire_packet *w)
 {
     struct packet p;
     uint64_t psn;

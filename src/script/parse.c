@@ -17,8 +17,8 @@
 int parse_refuse(struct parse *p, const char *at, const char *format, ...)
 {
     va_list ap;
-    int len = snprintf(p->error, SCRIPT_ERROR_SIZE, "%.100s:%u:%u: ", p->path, p->line,
-                       column_of(p, at));
+    int len =
+        snprintf(p->error, SCRIPT_ERROR_SIZE, "%.100s:%u:%u: ", p->path, p->line, column_of(p, at));
 
     va_start(ap, format);
     vsnprintf(p->error + len, SCRIPT_ERROR_SIZE - (size_t)len, format, ap);
@@ -67,8 +67,7 @@ static const char *names_text(unsigned lines, unsigned headers, char *out, size_
         const struct field_info *info = &field_infos[i];
 
         if ((info->lines & lines) != 0 && (info->header == 0 || (info->header & headers) != 0))
-            len += (size_t)snprintf(out + len, size - len, "%s%s", len > 0 ? ", " : "",
-                                    info->name);
+            len += (size_t)snprintf(out + len, size - len, "%s%s", len > 0 ? ", " : "", info->name);
     }
     return out;
 }
@@ -95,7 +94,7 @@ static int find_row(struct parse *p, struct span name, unsigned lines, unsigned 
     if (elsewhere)
         return parse_refuse(p, name.at, "a packet of this opcode has no %.*s", QUOTED(name));
     return parse_refuse(p, name.at, "'%.*s' is not known here; there are %s", QUOTED(name),
-                  names_text(lines, in_packet ? headers : ~0u, text, sizeof(text)));
+                        names_text(lines, in_packet ? headers : ~0u, text, sizeof(text)));
 }
 
 static int parse_field(struct parse *p, struct statement *st, struct span word, unsigned lines,
@@ -181,7 +180,8 @@ static int parse_qp(struct parse *p, struct statement *st)
     int error;
 
     if (p->has_qp)
-        return parse_refuse(p, p->line_start, "there is one queue pair, a second qp line is too many");
+        return parse_refuse(p, p->line_start,
+                            "there is one queue pair, a second qp line is too many");
     if (service.at == NULL)
         return parse_refuse(p, p->rest.at, "the service is missing: rc, uc or ud");
     error = parse_word(p, service, service_words, "service", &st->what);
@@ -196,7 +196,7 @@ static int parse_qp(struct parse *p, struct statement *st)
         if (mtu->value.number.count != 1 || t->variable != SCRIPT_NONE || t->factor < 256 ||
             t->factor > 4096 || (t->factor & (t->factor - 1)) != 0)
             return parse_refuse(p, p->line_start + mtu->column - 1,
-                          "an MTU is 256, 512, 1024, 2048 or 4096");
+                                "an MTU is 256, 512, 1024, 2048 or 4096");
     }
     p->service = (uint8_t)st->what;
     p->has_qp = true;
@@ -229,7 +229,7 @@ static int parse_memory(struct parse *p, struct statement *st)
 
     if (p->script->region_count == SCRIPT_REGIONS_MAX)
         return parse_refuse(p, p->line_start, "at most %u memory lines can be given",
-                      SCRIPT_REGIONS_MAX);
+                            SCRIPT_REGIONS_MAX);
     error = parse_new_name(p, ".rkey", &first);
     if (error == 0)
         error = parse_fields(p, st, ON_MEMORY, 0);
@@ -242,7 +242,7 @@ static int parse_memory(struct parse *p, struct statement *st)
         size->value.number.terms[0].factor == 0 ||
         size->value.number.terms[0].factor > SCRIPT_REGION_LEN_MAX)
         return parse_refuse(p, p->line_start + size->column - 1, "a size is a number from 1 to %u",
-                      SCRIPT_REGION_LEN_MAX);
+                            SCRIPT_REGION_LEN_MAX);
     st->what = first;
     st->index = p->script->region_count++;
     return 0;
@@ -254,7 +254,7 @@ static int parse_window(struct parse *p, struct statement *st)
 
     if (p->script->window_count == SCRIPT_WINDOWS_MAX)
         return parse_refuse(p, p->line_start, "at most %u window lines can be given",
-                      SCRIPT_WINDOWS_MAX);
+                            SCRIPT_WINDOWS_MAX);
     error = parse_new_name(p, ".rkey", &st->what);
     if (error == 0)
         error = expect_end(p);
@@ -274,15 +274,17 @@ static int parse_opcode(struct parse *p, struct span word, uint32_t *out)
 
         if (opcode_operation((uint8_t)opcode) == NULL)
             continue;
-        if (span_is(word, name) || (of_service && short_name != NULL && span_is(word, short_name + 1))) {
+        if (span_is(word, name) ||
+            (of_service && short_name != NULL && span_is(word, short_name + 1))) {
             *out = opcode;
             return 0;
         }
     }
-    return parse_refuse(p, word.at,
-                  "'%.*s' is no opcode of this queue pair; they are named as `uroce pcap` does, "
-                  "without the service or, for another service, with it: SEND_ONLY, UD_SEND_ONLY",
-                  QUOTED(word));
+    return parse_refuse(
+        p, word.at,
+        "'%.*s' is no opcode of this queue pair; they are named as `uroce pcap` does, "
+        "without the service or, for another service, with it: SEND_ONLY, UD_SEND_ONLY",
+        QUOTED(word));
 }
 
 static int check_payload(struct parse *p, const struct statement *st)
@@ -295,10 +297,12 @@ static int check_payload(struct parse *p, const struct statement *st)
     for (unsigned i = 0; i < sizeof(sources) / sizeof(sources[0]); i++)
         count += field_find(st, sources[i]) != NULL;
     if (count > 1)
-        return parse_refuse(p, p->line_start, "the bytes are said twice: choose one of data, bytes, "
-                                        "zero and u64");
+        return parse_refuse(p, p->line_start,
+                            "the bytes are said twice: choose one of data, bytes, "
+                            "zero and u64");
     if (bytes != NULL && len != NULL)
-        return parse_refuse(p, p->line_start + len->column - 1, "bytes= says how many they are itself");
+        return parse_refuse(p, p->line_start + len->column - 1,
+                            "bytes= says how many they are itself");
     if (field_find(st, FIELD_DATA) != NULL && len == NULL)
         return parse_refuse(p, p->rest.at, "len= is missing");
     if (field_find(st, FIELD_FROM) != NULL && field_find(st, FIELD_DATA) == NULL)
@@ -329,7 +333,8 @@ static int parse_post(struct parse *p, struct statement *st)
     int error;
 
     if (what.at == NULL)
-        return parse_refuse(p, p->rest.at, "what is posted is missing, such as recv, send or write");
+        return parse_refuse(p, p->rest.at,
+                            "what is posted is missing, such as recv, send or write");
     error = parse_word(p, what, work_words, "work request", &st->what);
     if (error == 0)
         error = parse_fields(p, st, ON_POST, 0);
@@ -359,7 +364,7 @@ static int parse_listed(struct parse *p, struct statement *st, const struct word
 
     if (word.at == NULL)
         return parse_refuse(p, p->rest.at, "the %s is missing: %s", what,
-                      words_text(list, text, sizeof(text)));
+                            words_text(list, text, sizeof(text)));
     error = parse_word(p, word, list, what, &st->what);
     if (error != 0)
         return error;
@@ -461,7 +466,7 @@ static int parse_statement(struct parse *p, struct span keyword, const struct li
 
     if (row->sets_up && p->acts)
         return parse_refuse(p, keyword.at, "%s stands before all lines that do something",
-                      row->keyword);
+                            row->keyword);
     if (!row->sets_up && !p->has_qp)
         return parse_refuse(p, keyword.at, "a qp line is to stand before this one, such as: qp rc");
     p->acts = p->acts || !row->sets_up;
@@ -500,7 +505,8 @@ static int parse_line(struct parse *p)
     }
     if (span_is(keyword, "rule")) {
         if (s->rule_count == SCRIPT_SECTIONS_MAX)
-            return parse_refuse(p, keyword.at, "at most %u rules can be cited", SCRIPT_SECTIONS_MAX);
+            return parse_refuse(p, keyword.at, "at most %u rules can be cited",
+                                SCRIPT_SECTIONS_MAX);
         return parse_text(p, s->rules[s->rule_count++], sizeof(s->rules[0]));
     }
     for (const char *c = p->rest.at; c < p->rest.at + p->rest.len; c++) {
@@ -511,11 +517,12 @@ static int parse_line(struct parse *p)
         if (span_is(keyword, line_rows[i].keyword))
             return parse_statement(p, keyword, &line_rows[i]);
     }
-    return parse_refuse(p, keyword.at,
-                  "no line begins with '%.*s'; they begin with title, rule, qp, memory, window, "
-                  "<, >, silence, after, post, completion, no, event, state, modify, fill, holds, "
-                  "let or #",
-                  QUOTED(keyword));
+    return parse_refuse(
+        p, keyword.at,
+        "no line begins with '%.*s'; they begin with title, rule, qp, memory, window, "
+        "<, >, silence, after, post, completion, no, event, state, modify, fill, holds, "
+        "let or #",
+        QUOTED(keyword));
 }
 
 static int check_characters(struct parse *p)
@@ -531,7 +538,7 @@ static int check_characters(struct parse *p)
 
 static int parse_lines(struct parse *p, const char *text, size_t len)
 {
-    while (len > 0) {
+    for (p->line = 0; len > 0;) {
         const char *newline = memchr(text, '\n', len);
         size_t line_len = newline != NULL ? (size_t)(newline - text) : len;
         int error;
@@ -558,6 +565,8 @@ static int check_whole(struct parse *p)
 {
     const struct script *s = p->script;
 
+    if (p->line == 0)
+        p->line = 1;
     if (s->title[0] == '\0')
         return parse_refuse(p, p->line_start, "a title line is missing: what the script shows");
     if (s->rule_count == 0)
@@ -580,8 +589,7 @@ int script_parse(const char *path, const char *text, size_t len, struct script *
                  char error[SCRIPT_ERROR_SIZE])
 {
     static const char *const known[] = {"qpn", "peer_qpn", "rpsn", "spsn", "mtu"};
-    struct parse p = {
-        .script = out, .path = path, .line = 1, .line_start = text, .error = error};
+    struct parse p = {.script = out, .path = path, .line = 1, .line_start = text, .error = error};
     uint32_t index;
     int result = 0;
 

@@ -61,11 +61,10 @@ void ladder_add(struct run *run, char arrow, const struct wire_packet *p);
 uint64_t expression_value(const struct run *run, const struct expression *e);
 
 /* The value of a field, as script_mutate left it. False: it does not fit, which was said. */
-bool run_field(struct run *run, const struct statement *st, const struct field *f,
-                 uint64_t *out);
+bool run_field(struct run *run, const struct statement *st, const struct field *f, uint64_t *out);
 /* The same of a row; absent when there is no such field. */
 bool run_row(struct run *run, const struct statement *st, enum field_row row, uint64_t absent,
-               uint64_t *out);
+             uint64_t *out);
 
 /* Byte i of message number id. */
 uint8_t message_byte(uint32_t id, uint32_t i);
@@ -108,8 +107,7 @@ struct differences {
 
 struct difference *difference_add(struct differences *d, const char *name, bool bad);
 /* A number of the row's kind. */
-void difference_number(struct differences *d, enum field_row row, uint64_t expected,
-                       uint64_t came);
+void difference_number(struct differences *d, enum field_row row, uint64_t expected, uint64_t came);
 /* Compares bytes, and says where they begin to differ. */
 void difference_bytes(struct differences *d, const char *name, const uint8_t *expected,
                       const uint8_t *came, uint32_t len);

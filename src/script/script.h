@@ -44,8 +44,8 @@ struct expression {
 
 /* One name=value of a line. What kind of value it is, its row in grammar.c says. */
 struct field {
-    uint8_t row; /* enum field_row */
-    bool given;  /* ack=5, not the bare ack */
+    uint8_t row;  /* enum field_row */
+    bool given;   /* ack=5, not the bare ack */
     bool changed; /* by script_mutate: the value is another than the script says */
     uint16_t column;
     uint32_t capture; /* psn=?name: variable that takes the value, or SCRIPT_NONE */
@@ -83,12 +83,12 @@ struct statement {
     uint32_t line;
     /* What its second word says: an opcode, a kind of work, a service, an event, a state ... */
     uint32_t what;
-    uint32_t index;        /* of the region, window or variable that it is about */
+    uint32_t index;          /* of the region, window or variable that it is about */
     struct expression where; /* FILL, HOLDS: address; LET: value */
-    uint64_t after_ns;     /* not before */
-    uint64_t within_ns;    /* not later */
-    bool timed;            /* within was given */
-    bool changed;          /* by script_mutate: what is another */
+    uint64_t after_ns;       /* not before */
+    uint64_t within_ns;      /* not later */
+    bool timed;              /* within was given */
+    bool changed;            /* by script_mutate: what is another */
     uint32_t field_count;
     struct field fields[SCRIPT_FIELDS_MAX];
 };

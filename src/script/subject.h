@@ -81,9 +81,9 @@ struct post {
 /* A UDP payload on its way, and what is around it. */
 struct wire_packet {
     uint8_t bytes[SUBJECT_DATAGRAM_MAX];
-    size_t len;      /* BTH to ICRC */
-    uint64_t at_ns;  /* when it was sent or came */
-    bool bad_icrc;   /* to leave with a wrong one, or came with it */
+    size_t len;        /* BTH to ICRC */
+    uint64_t at_ns;    /* when it was sent or came */
+    bool bad_icrc;     /* to leave with a wrong one, or came with it */
     bool other_source; /* to leave from another address than the peer's */
     uint8_t ecn;
 };

@@ -35,7 +35,7 @@ int parse_word(struct parse *p, struct span s, const struct word *list, const ch
         }
     }
     return parse_refuse(p, s.at, "'%.*s' is no %s; there are %s", QUOTED(s), what,
-                  words_text(list, text, sizeof(text)));
+                        words_text(list, text, sizeof(text)));
 }
 
 static bool is_digit(char c)
@@ -115,7 +115,7 @@ int variable_add(struct parse *p, struct span name, const char *suffix, uint32_t
         return parse_refuse(p, name.at, "at most %u names can be given", SCRIPT_VARIABLES_MAX);
     if (name.len + strlen(suffix) >= sizeof(v->name))
         return parse_refuse(p, name.at, "the name is too long, at most %zu characters",
-                      sizeof(v->name) - 1 - strlen(suffix));
+                            sizeof(v->name) - 1 - strlen(suffix));
     snprintf(v->name, sizeof(v->name), "%.*s%s", (int)name.len, name.at, suffix);
     *out = s->variable_count++;
     return 0;
@@ -128,7 +128,8 @@ int parse_name(struct parse *p, struct span s, uint32_t *out)
     for (size_t i = 0; i < s.len && good; i++)
         good = is_name_start(s.at[i]) || is_digit(s.at[i]);
     if (!good)
-        return parse_refuse(p, s.at, "'%.*s' is no name: letters, digits and _ are meant", QUOTED(s));
+        return parse_refuse(p, s.at, "'%.*s' is no name: letters, digits and _ are meant",
+                            QUOTED(s));
     *out = variable_find(p->script, s);
     return *out != SCRIPT_NONE ? 0 : variable_add(p, s, "", out);
 }
@@ -146,7 +147,8 @@ static int parse_factor(struct parse *p, struct span *s, struct term *t)
     }
     name = take_name(s);
     if (name.len == 0)
-        return parse_refuse(p, s->at, "a number or a name is meant, such as 12, 0x1f, rpsn+1, 2*mtu");
+        return parse_refuse(p, s->at,
+                            "a number or a name is meant, such as 12, 0x1f, rpsn+1, 2*mtu");
     if (t->variable != SCRIPT_NONE)
         return parse_refuse(p, name.at, "a name can be multiplied by numbers only");
     t->variable = variable_find(p->script, name);
@@ -191,8 +193,8 @@ int parse_expression(struct parse *p, struct span s, struct expression *out)
 
 int parse_duration(struct parse *p, struct span s, uint64_t *out)
 {
-    static const struct word units[] = {{"ns", 1}, {"us", 1000}, {"ms", 1000000},
-                                        {"s", 1000000000}, {NULL, 0}};
+    static const struct word units[] = {
+        {"ns", 1}, {"us", 1000}, {"ms", 1000000}, {"s", 1000000000}, {NULL, 0}};
     const char *at = s.at;
     uint64_t value = 0;
     uint64_t divisor = 1;
@@ -242,7 +244,7 @@ static int parse_bytes(struct parse *p, struct span s, struct field *f)
 {
     if (s.len % 2 != 0 || s.len == 0 || s.len / 2 > SCRIPT_BYTES_MAX)
         return parse_refuse(p, s.at, "1 to %u bytes of two hexadecimal digits each are meant",
-                      SCRIPT_BYTES_MAX);
+                            SCRIPT_BYTES_MAX);
     for (size_t i = 0; i < s.len; i += 2) {
         int high = digit_value(s.at[i], 16);
         int low = digit_value(s.at[i + 1], 16);

@@ -51,7 +51,7 @@ bool run_field(struct run *run, const struct statement *st, const struct field *
 }
 
 bool run_row(struct run *run, const struct statement *st, enum field_row row, uint64_t absent,
-               uint64_t *out)
+             uint64_t *out)
 {
     const struct field *f = field_find(st, row);
 
