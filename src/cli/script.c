@@ -20,6 +20,8 @@
 #define PATHS_MAX 4096u
 #define FOLDER_DEPTH_MAX 8u
 #define PSN_DEFAULT 1000u
+#define PORT_DEFAULT "18600"
+#define SETTLE_DEFAULT_MS 100u
 #define EXIT_NOT_UNDERSTOOD 2
 
 struct script_tool {
@@ -30,6 +32,8 @@ struct script_tool {
     bool check; /* read the scripts only */
     bool mutate;
     const char *self;
+    const char *peer; /* HOST or HOST:PORT of a responder; NULL: the engine */
+    uint32_t settle_ms;
     uint32_t passed;
     uint32_t failed;
     uint32_t skipped;
@@ -194,11 +198,15 @@ static void take_file(struct script_tool *t, const char *path)
 
 /* --- the command line --- */
 
-enum option_key { KEY_CHECK = 256, KEY_MUTATE, KEY_PSN };
+enum option_key { KEY_CHECK = 256, KEY_MUTATE, KEY_PSN, KEY_SETTLE };
 
 static const struct argp_option option_list[] = {
     {"verbose", 'v', NULL, 0, "show the packets also of what went well", 0},
     {"psn", KEY_PSN, "N", 0, "first PSN of both directions where a script names none (1000)", 0},
+    {"peer", 'p', "HOST[,PORT]", 0,
+     "play against the RDMA peer there, on which script_responder listens (18600)", 0},
+    {"settle", KEY_SETTLE, "MS", 0,
+     "how long a peer on the network is watched for what it is not to do (100)", 0},
     {"check", KEY_CHECK, NULL, 0, "only read the scripts", 0},
     {"mutate", KEY_MUTATE, NULL, 0,
      "make each expectation wrong in turn; the script must fail each time", 0},
@@ -220,23 +228,42 @@ static const char doc[] =
     "  > ACK psn=rpsn ack msn=1 within 5ms\n"
     "  completion id=1 status=success len=16\n"
     "  holds buf len=16 data=7\n\n"
-    "Without more, the peer is uroce's engine in this process, in simulated time. The language is "
+    "Without more, the peer is uroce's engine in this process, in simulated time; with --peer any "
+    "RDMA device of another host, on which script_responder runs. The language is "
     "described in uroce-script(1).\n\n"
     "Examples:\n"
     "  uroce script tests/scripts\n"
     "  uroce script -v gap.roce\n"
-    "  uroce script --psn 0xfffffe tests/scripts/rc\n\n"
+    "  uroce script --psn 0xfffffe tests/scripts\n"
+    "  uroce script --peer 192.0.2.1 tests/scripts/responder\n\n"
     "Exit status: 0; 1 when a script does not hold; 2 when one was not understood.";
+
+static unsigned long parse_number(struct argp_state *state, const char *text, unsigned long most,
+                                  const char *what)
+{
+    unsigned long value;
+    char *end;
+
+    errno = 0;
+    value = strtoul(text, &end, 0);
+    if (errno != 0 || *end != '\0' || text[0] < '0' || text[0] > '9' || value > most)
+        argp_error(state, "'%s' is not %s from 0 to %lu", text, what, most);
+    return value;
+}
 
 static error_t parse_option(int key, char *text, struct argp_state *state)
 {
     struct script_tool *t = state->input;
-    unsigned long value;
-    char *end;
 
     switch (key) {
     case 'v':
         t->verbose = true;
+        return 0;
+    case 'p':
+        t->peer = text;
+        return 0;
+    case KEY_SETTLE:
+        t->settle_ms = (uint32_t)parse_number(state, text, 60000, "a time in milliseconds");
         return 0;
     case KEY_CHECK:
         t->check = true;
@@ -245,11 +272,7 @@ static error_t parse_option(int key, char *text, struct argp_state *state)
         t->mutate = true;
         return 0;
     case KEY_PSN:
-        errno = 0;
-        value = strtoul(text, &end, 0);
-        if (errno != 0 || *end != '\0' || text[0] < '0' || text[0] > '9' || value > 0xffffff)
-            argp_error(state, "'%s' is not a PSN from 0 to 0xffffff", text);
-        t->psn = (uint32_t)value;
+        t->psn = (uint32_t)parse_number(state, text, 0xffffff, "a PSN");
         return 0;
     case ARGP_KEY_ARG:
         if (!add_argument(t, text))
@@ -264,6 +287,37 @@ static error_t parse_option(int key, char *text, struct argp_state *state)
     }
 }
 
+/* Who it is played against; NULL with the reason said. */
+static struct subject *open_peer(const struct script_tool *t)
+{
+    char error[SCRIPT_ERROR_SIZE] = "no memory";
+    char host[256];
+    const char *comma;
+    struct subject *subject;
+
+    if (t->peer == NULL) {
+        subject = engine_subject_new();
+    } else {
+        comma = strchr(t->peer, ',');
+        snprintf(host, sizeof(host), "%.*s",
+                 comma != NULL ? (int)(comma - t->peer) : (int)strlen(t->peer), t->peer);
+        subject = remote_subject_new(host, comma != NULL ? comma + 1 : PORT_DEFAULT, error);
+        if (subject != NULL)
+            subject->settle_ns = t->settle_ms * UINT64_C(1000000);
+    }
+    if (subject == NULL)
+        fprintf(stderr, "%s: %s\n", t->self, error);
+    return subject;
+}
+
+static void close_peer(const struct script_tool *t)
+{
+    if (t->peer == NULL)
+        engine_subject_free(t->subject);
+    else
+        remote_subject_free(t->subject);
+}
+
 int command_script(int argc, char **argv)
 {
     static const struct argp argp = {
@@ -274,18 +328,17 @@ int command_script(int argc, char **argv)
     };
     static struct script_tool tool;
 
-    tool = (struct script_tool){.psn = PSN_DEFAULT, .self = argv[0]};
+    tool =
+        (struct script_tool){.psn = PSN_DEFAULT, .self = argv[0], .settle_ms = SETTLE_DEFAULT_MS};
     argp_parse(&argp, argc, argv, 0, NULL, &tool);
-    tool.subject = engine_subject_new();
-    if (tool.subject == NULL) {
-        fprintf(stderr, "%s: no memory\n", argv[0]);
+    tool.subject = open_peer(&tool);
+    if (tool.subject == NULL)
         return EXIT_NOT_UNDERSTOOD;
-    }
     for (uint32_t i = 0; i < tool.path_count; i++) {
         take_file(&tool, tool.paths[i]);
         free(tool.paths[i]);
     }
-    engine_subject_free(tool.subject);
+    close_peer(&tool);
     printf("%u passed, %u failed", tool.passed, tool.failed);
     if (tool.skipped > 0)
         printf(", %u skipped", tool.skipped);

@@ -57,7 +57,7 @@ static bool post_numbers(struct run *run, const struct statement *st, struct pos
         .region_key = (uint32_t)v[3],
         .window_key = binds ? (uint32_t)v[5] : 0,
         .window_access = (uint32_t)v[9],
-        .remote_qpn = SUBJECT_PEER_QPN,
+        .remote_qpn = run->subject->peer_qpn,
         .remote_qkey = run->setup.attr.qkey,
     };
     return true;
@@ -217,7 +217,8 @@ enum script_verdict no_event(struct run *run, const struct statement *st)
 
 enum script_verdict do_no(struct run *run, const struct statement *st)
 {
-    int error = run->subject->ops->wait(run->subject, application_until(run, st));
+    int error = run->subject->ops->wait(run->subject,
+                                        run->base_ns + st->within_ns + run->subject->settle_ns);
 
     if (error != 0)
         return call_failed(run, st, error);

@@ -527,7 +527,7 @@ struct subject *engine_subject_new(void)
         free(e);
         return NULL;
     }
-    e->base = (struct subject){.ops = &ops, .name = "engine"};
+    e->base = (struct subject){.ops = &ops, .name = "engine", .peer_qpn = SUBJECT_PEER_QPN};
     return &e->base;
 }
 

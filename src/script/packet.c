@@ -89,7 +89,7 @@ static bool headers_make(struct run *run, const struct statement *st, uint32_t p
                 .mig_req = true,
                 .pad_count = packet_pad(payload_len),
                 .dest_qpn = run->offer.qpn},
-        .deth = {.src_qpn = SUBJECT_PEER_QPN, .qkey = run->setup.attr.qkey},
+        .deth = {.src_qpn = run->subject->peer_qpn, .qkey = run->setup.attr.qkey},
     };
     if (!syndrome_of(run, st, &h->aeth.syndrome))
         return false;
@@ -154,14 +154,15 @@ bool packet_make(struct run *run, const struct statement *st, struct wire_packet
 /* --- compared --- */
 
 /* What is right in every packet unless a line says otherwise. */
-static void match_standing(const struct statement *st, const struct wire_packet *w,
-                           const struct packet *p, struct differences *d)
+static void match_standing(const struct run *run, const struct statement *st,
+                           const struct wire_packet *w, const struct packet *p,
+                           struct differences *d)
 {
     const struct bth *bth = &p->h.bth;
     struct difference *r;
 
-    if (field_find(st, FIELD_DQPN) == NULL && bth->dest_qpn != SUBJECT_PEER_QPN)
-        difference_number(d, FIELD_DQPN, SUBJECT_PEER_QPN, bth->dest_qpn);
+    if (field_find(st, FIELD_DQPN) == NULL && bth->dest_qpn != run->subject->peer_qpn)
+        difference_number(d, FIELD_DQPN, run->subject->peer_qpn, bth->dest_qpn);
     if (field_find(st, FIELD_PKEY) == NULL && bth->pkey != PKEY_DEFAULT)
         difference_number(d, FIELD_PKEY, PKEY_DEFAULT, bth->pkey);
     if (field_find(st, FIELD_PAD) == NULL && bth->pad_count != packet_pad(p->payload_len))
@@ -304,7 +305,7 @@ enum script_verdict packet_match(struct run *run, const struct statement *st,
     if (p.h.bth.opcode == opcode) {
         if (!match_fields(run, st, &p, &d))
             return SCRIPT_BROKEN;
-        match_standing(st, w, &p, &d);
+        match_standing(run, st, w, &p, &d);
     } else if (field_find(st, FIELD_PSN) != NULL) {
         uint64_t psn;
 

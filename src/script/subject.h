@@ -20,7 +20,7 @@
 #include "wire/opcode.h"
 
 #define SUBJECT_DATAGRAM_MAX 8192u
-/* The queue pair that the script plays. */
+/* The first queue pair that scripts play. */
 #define SUBJECT_PEER_QPN 0x030011u
 
 struct setup_region {
@@ -113,14 +113,24 @@ struct subject_ops {
 struct subject {
     const struct subject_ops *ops;
     const char *name;
-    /* How much longer than a script says things may take, and how long what is not to happen is
-     * waited for: 0 where time is simulated. */
+    /* Where time is real, not simulated (then both are 0): how much longer than a script says
+     * things may take, and how long is looked for what is not to happen. */
     uint64_t patience_ns;
+    uint64_t settle_ns;
+    uint32_t peer_qpn; /* that the script plays now; attr.dest_qpn of the setup is not looked at */
     char error[SCRIPT_ERROR_SIZE]; /* why the last call failed, if it could say */
 };
 
 /* An engine in simulated time. Owned by the caller; NULL without memory. */
 struct subject *engine_subject_new(void);
 void engine_subject_free(struct subject *s);
+
+/*
+ * A peer on the network, by the responder on it; port: its TCP port. Packets are sent and received
+ * on UDP port 4791 of this host, which must be free. NULL with one line in error.
+ */
+struct subject *remote_subject_new(const char *host, const char *port,
+                                   char error[SCRIPT_ERROR_SIZE]);
+void remote_subject_free(struct subject *s);
 
 #endif
