@@ -63,7 +63,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t len)
         print_frame(&printer, &f);
         print_fields(sink, &f);
         json_print_line(sink, frame_to_json(&f));
-        summary_add(&summary, &f);
+        summary_add(&summary, &f, &(struct flow *){NULL});
     } while (frame_next_segment(&f));
     summary_print(&summary, sink);
     json_print_line(sink, summary_to_json(&summary));

@@ -6,9 +6,14 @@
  */
 #include "cli/command.h"
 #include "pcap/capture.h"
+#include "pcap/connections.h"
+#include "pcap/diagnosis.h"
+#include "pcap/html.h"
 #include "pcap/json.h"
+#include "pcap/ladder.h"
 #include "pcap/print.h"
-#include "pcap/summary.h"
+#include "pcap/selection.h"
+#include "pcap/tracker.h"
 
 #include <argp.h>
 #include <errno.h>
@@ -19,6 +24,9 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
+#include <unistd.h>
+
+#define PROGRESS_FRAMES 65536u /* between two looks whether to say how far it is */
 
 enum pcap_status {
     STATUS_GOOD = 0,
@@ -26,13 +34,28 @@ enum pcap_status {
     STATUS_FAILED = 2,
 };
 
+enum view {
+    VIEW_DIAGNOSIS,
+    VIEW_CONNECTIONS,
+    VIEW_MESSAGES,
+    VIEW_PACKETS,
+    VIEW_SUMMARY,
+    VIEW_LADDER,
+};
+
 struct pcap_options {
     const char *path;
+    const char *interface;
+    const char *html;
+    const char *filter;
+    char *filter_rest; /* of the filter, for libpcap */
+    struct selection selection;
+    enum view view;
+    uint32_t ladder_qpn;
     bool verbose;
     bool json;
     bool foreign;
-    bool packets;
-    bool summary;
+    bool summary; /* behind the packets */
     bool strict;
     bool icrc_unset_ok;
     uint64_t frames_max;
@@ -43,41 +66,61 @@ struct pcap_run {
     const struct pcap_options *options;
     struct capture capture;
     struct printer printer;
-    struct summary summary;
-    bool cut; /* the file ended within a record, or made no sense from there */
+    struct ladder ladder;
+    struct tracker tracker;
+    int json_error;
+    bool progress; /* is shown */
+    bool cut;      /* the file ended within a record, or made no sense from there */
 };
 
 enum option_key {
     KEY_STRICT = 256,
     KEY_ICRC_UNSET_OK,
     KEY_FLOWS,
+    KEY_HTML,
 };
 
 static const struct argp_option option_list[] = {
-    {"verbose", 'v', NULL, 0, "show every header field with its offset and bytes", 0},
-    {"json", 'j', NULL, 0, "one JSON object a packet; the summary is the last", 0},
-    {"foreign", 'f', NULL, 0, "show also what is not RoCE", 0},
-    {"count", 'c', "N", 0, "stop after N frames", 0},
-    {"summary", 's', NULL, 0, "the summary only", 0},
-    {"no-summary", 'n', NULL, 0, "the packets only", 0},
-    {"strict", KEY_STRICT, NULL, 0, "exit with 1 when a frame is damaged or an ICRC bad", 0},
+    {NULL, 0, NULL, 0, "What to show (the diagnosis if nothing else is said):", 1},
+    {"connections", 'C', NULL, 0, "each connection with all that is known of it", 1},
+    {"messages", 'm', NULL, 0, "each message with the time that it took", 1},
+    {"packets", 'p', NULL, 0, "each packet, then the summary", 1},
+    {"ladder", 'l', "QPN", 0, "the connection of a queue pair as a ladder", 1},
+    {"summary", 's', NULL, 0, "packets by opcode and by flow", 1},
+    {"html", KEY_HTML, "FILE", 0, "write the diagnosis and its plots as one page, too", 1},
+    {NULL, 0, NULL, 0, "How:", 2},
+    {"json", 'j', NULL, 0, "as JSON, one object a line", 2},
+    {"filter", 'F', "TERMS", 0,
+     "only this: terms of libpcap, and qp=, opcode=, psn=, frame=, time=, nak, rnr, ce, cnp, bad, "
+     "repeat, with 'and' between them",
+     2},
+    {"count", 'c', "N", 0, "stop after N frames", 2},
+    {"interface", 'i', "NAME", 0, "look at an interface until Ctrl-C, not at a file", 2},
     {"icrc-unset-ok", KEY_ICRC_UNSET_OK, NULL, 0,
-     "an ICRC of zero is not bad: the capture was taken before an adapter filled it in", 0},
-    {"flows", KEY_FLOWS, "N", 0, "list at most N flows in the summary (65536)", 0},
+     "an ICRC of zero is not bad: the capture was taken before an adapter filled it in", 2},
+    {"flows", KEY_FLOWS, "N", 0, "follow at most N flows, two for a connection (65536)", 2},
+    {"strict", KEY_STRICT, NULL, 0, "exit with 1 when a frame is damaged or an ICRC bad", 2},
+    {NULL, 0, NULL, 0, "With --packets:", 3},
+    {"verbose", 'v', NULL, 0, "show every header field with its offset and bytes", 3},
+    {"foreign", 'f', NULL, 0, "show also what is not RoCE", 3},
+    {"no-summary", 'n', NULL, 0, "the packets only", 3},
     {0},
 };
 
 static const char doc[] =
-    "Say what is in a capture of RoCE traffic (pcap or pcapng; - is standard input)."
+    "Say what happened in a capture of RoCE traffic (pcap or pcapng; - is standard input): what "
+    "went wrong, the worst first, and how fast everything was."
     "\v"
-    "A line is: frame number, time, source > destination, opcode, destination QP, PSN, flags "
-    "(A AckReq, S solicited, M MigReq, F FECN, B BECN), ECN, payload length, ICRC, extended "
-    "headers.\n\n"
     "Examples:\n"
-    "  uroce pcap -s roce.pcap\n"
-    "  tcpdump -i any -U -w - udp port 4791 | uroce pcap -\n"
-    "  uroce pcap roce.pcap | grep NAK\n"
-    "  uroce pcap -j roce.pcap | jq 'select(.icrc.verdict == \"BAD\").frame'\n\n"
+    "  uroce pcap roce.pcap                  what happened?\n"
+    "  uroce pcap -C roce.pcap               ... on each connection\n"
+    "  uroce pcap -l 0x11 roce.pcap | less   ... packet by packet, as a ladder\n"
+    "  uroce pcap -p -F 'qp=0x11 and nak' roce.pcap\n"
+    "  uroce pcap -F 'host 192.0.2.1' roce.pcap\n"
+    "  uroce pcap --html report.html roce.pcap\n"
+    "  sudo uroce pcap -i eth0               live, till Ctrl-C\n"
+    "  tcpdump -i any -U -w - udp port 4791 | uroce pcap -p -\n"
+    "  uroce pcap -j roce.pcap | jq '.diagnosis.findings[] | select(.alarm)'\n\n"
     "Exit status: 0; 1 with --strict when the capture has damage in it; 2 when it cannot be read.";
 
 /* A count from 1 to max, or the command line is wrong. */
@@ -93,28 +136,100 @@ static uint64_t parse_count(struct argp_state *state, const char *text, uint64_t
     return value;
 }
 
+/* Views exclude each other. */
+static void choose_view(struct pcap_options *o, enum view view, struct argp_state *state)
+{
+    if (o->view != VIEW_DIAGNOSIS && o->view != view)
+        argp_error(state,
+                   "choose one of --connections, --messages, --packets, --summary, --ladder");
+    o->view = view;
+}
+
+static void parse_qpn(struct pcap_options *o, const char *text, struct argp_state *state)
+{
+    char *end;
+    unsigned long qpn = strtoul(text, &end, 0);
+
+    if (end == text || *end != '\0' || text[0] == '-' || qpn > 0xffffffu)
+        argp_error(state, "'%s' is not a queue pair number, such as 0x11", text);
+    o->ladder_qpn = (uint32_t)qpn;
+    choose_view(o, VIEW_LADDER, state);
+}
+
+static void parse_filter(struct pcap_options *o, const char *text, struct argp_state *state)
+{
+    size_t size = strlen(text) + 1;
+    char error[256] = "too long";
+
+    if (o->filter != NULL)
+        argp_error(state, "one --filter, with 'and' between its terms");
+    o->filter = text;
+    o->filter_rest = malloc(size);
+    if (o->filter_rest == NULL)
+        argp_failure(state, STATUS_FAILED, ENOMEM, "filter");
+    if (selection_parse(&o->selection, text, o->filter_rest, size, error, sizeof(error)) != 0)
+        argp_error(state, "filter: %s", error);
+}
+
+/* Options that only make sense for packets ask for them. */
+static void parse_packet_option(struct pcap_options *o, int key, struct argp_state *state)
+{
+    choose_view(o, VIEW_PACKETS, state);
+    o->verbose |= key == 'v';
+    o->foreign |= key == 'f';
+    if (key == 'n')
+        o->summary = false;
+}
+
+static void check_options(const struct pcap_options *o, struct argp_state *state)
+{
+    if (o->path == NULL && o->interface == NULL)
+        argp_error(state, "the capture is missing (- is standard input)");
+    if (o->path != NULL && o->interface != NULL)
+        argp_error(state, "choose one of a file and --interface");
+    if (o->json && o->verbose)
+        argp_error(state, "choose one of --json and --verbose");
+    if (o->json && o->view == VIEW_LADDER)
+        argp_error(state, "a ladder is for people: no --json");
+}
+
 static error_t parse_option(int key, char *text, struct argp_state *state)
 {
     struct pcap_options *o = state->input;
 
     switch (key) {
+    case 'C':
+        choose_view(o, VIEW_CONNECTIONS, state);
+        break;
+    case 'm':
+        choose_view(o, VIEW_MESSAGES, state);
+        break;
+    case 'p':
     case 'v':
-        o->verbose = true;
+    case 'f':
+    case 'n':
+        parse_packet_option(o, key, state);
+        break;
+    case 's':
+        choose_view(o, VIEW_SUMMARY, state);
+        break;
+    case 'l':
+        parse_qpn(o, text, state);
         break;
     case 'j':
         o->json = true;
         break;
-    case 'f':
-        o->foreign = true;
+    case 'F':
+        parse_filter(o, text, state);
         break;
     case 'c':
         o->frames_max = parse_count(state, text, UINT64_MAX);
         break;
-    case 's':
-        o->packets = false;
+    case 'i':
+        o->interface = text;
         break;
-    case 'n':
-        o->summary = false;
+    case KEY_HTML:
+        o->html = text;
         break;
     case KEY_STRICT:
         o->strict = true;
@@ -131,10 +246,7 @@ static error_t parse_option(int key, char *text, struct argp_state *state)
         o->path = text;
         break;
     case ARGP_KEY_END:
-        if (o->path == NULL)
-            argp_error(state, "the capture is missing (- is standard input)");
-        if (o->json && o->verbose)
-            argp_error(state, "choose one of --json and --verbose");
+        check_options(o, state);
         break;
     default:
         return ARGP_ERR_UNKNOWN;
@@ -150,24 +262,61 @@ static int output_error(void)
     return errno != 0 ? -errno : -EIO;
 }
 
-/* Shows and counts a packet; 0 or a negative errno. */
-static int take_packet(struct pcap_run *run, const struct frame *f)
+/* Did the tracker know this packet's PSN already. */
+static bool was_repeat(const struct tracker *t)
+{
+    for (uint32_t i = 0; i < t->moment.raised_count; i++) {
+        if (t->moment.raised[i] == FINDING_DUPLICATE || t->moment.raised[i] == FINDING_REORDERED)
+            return true;
+    }
+    return t->moment.repeated;
+}
+
+static int show_packet(struct pcap_run *run, const struct frame *f, const struct flow *flow)
 {
     const struct pcap_options *o = run->options;
-    bool shown = o->packets && (o->foreign || frame_kind(f->verdict) != FRAME_KIND_FOREIGN);
-    int error = 0;
 
-    errno = 0;
-    if (shown && o->json) {
-        error = json_print_line(stdout, frame_to_json(f));
-    } else if (shown) {
+    if (frame_kind(f->verdict) == FRAME_KIND_FOREIGN && !o->foreign)
+        return 0;
+    if (!selection_has_frame(&o->selection, f, flow, was_repeat(&run->tracker)))
+        return 0;
+    if (o->view == VIEW_LADDER) {
+        ladder_frame(&run->ladder, &run->tracker, f, flow);
+    } else if (o->json) {
+        return json_print_line(stdout, frame_to_json(f));
+    } else {
         print_frame(&run->printer, f);
         if (o->verbose)
             print_fields(stdout, f);
     }
+    return 0;
+}
+
+static void show_message(void *context, const struct message *m)
+{
+    struct pcap_run *run = context;
+
+    if (!selection_has_flow(&run->options->selection, m->flow))
+        return;
+    if (!run->options->json)
+        message_print(m, stdout);
+    else if (run->json_error == 0)
+        run->json_error = json_print_line(stdout, message_to_json(m));
+}
+
+/* Counts and shows a packet; 0 or a negative errno. */
+static int take_packet(struct pcap_run *run, const struct frame *f)
+{
+    enum view view = run->options->view;
+    int error;
+
+    errno = 0;
+    error = tracker_add(&run->tracker, f);
+    if (error == 0 && (view == VIEW_PACKETS || view == VIEW_LADDER))
+        error = show_packet(run, f, run->tracker.moment.packet_flow);
     if (error == 0)
-        error = output_error();
-    return error != 0 ? error : summary_add(&run->summary, f);
+        error = run->json_error;
+    return error != 0 ? error : output_error();
 }
 
 static int take_frame(struct pcap_run *run, struct frame *f)
@@ -182,41 +331,114 @@ static int take_frame(struct pcap_run *run, struct frame *f)
     return error;
 }
 
+/* On a terminal only, and where it does not stand between lines that are shown. */
+static void show_progress(const struct pcap_run *run)
+{
+    if (run->progress && run->capture.frame_count % PROGRESS_FRAMES == 0)
+        fprintf(stderr, "\r%" PRIu64 " frames, %.0f %% ", run->capture.frame_count,
+                100 * capture_progress(&run->capture));
+}
+
 /* Reads on to the end, or till output fails; a capture that breaks off is no failure. */
 static int take_capture(struct pcap_run *run)
 {
     struct frame f;
     int result = 0;
 
-    while (run->capture.frame_count < run->options->frames_max) {
+    while (result == 0 && run->capture.frame_count < run->options->frames_max) {
         int got = capture_next(&run->capture, &f);
 
         if (got == 0)
             break;
         if (got < 0) {
             fflush(stdout);
-            fprintf(stderr, "uroce pcap: %s: after frame %" PRIu64 ": %s\n", run->options->path,
+            fprintf(stderr, "uroce pcap: %s: after frame %" PRIu64 ": %s\n", run->capture.name,
                     run->capture.frame_count, run->capture.error);
+            tracker_note(&run->tracker, FINDING_FILE_CUT);
             run->cut = true;
             break;
         }
         result = take_frame(run, &f);
-        if (result != 0)
-            break;
+        show_progress(run);
     }
+    if (run->progress && run->capture.frame_count >= PROGRESS_FRAMES)
+        fputs("\r\033[K", stderr);
     return result;
 }
 
 static int print_summary(struct pcap_run *run)
 {
-    if (!run->options->summary)
-        return 0;
+    struct summary *summary = &run->tracker.summary;
+
     if (run->options->json)
-        return json_print_line(stdout, summary_to_json(&run->summary));
-    if (run->options->packets && run->summary.frames > 0)
+        return json_print_line(stdout, summary_to_json(summary));
+    if (run->options->view == VIEW_PACKETS && summary->frames > 0)
         putchar('\n');
-    summary_print(&run->summary, stdout);
+    summary_print(summary, stdout);
     return 0;
+}
+
+static int print_diagnosis(struct pcap_run *run)
+{
+    const struct selection *selection = &run->options->selection;
+    struct diagnosis d;
+
+    diagnosis_make(&d, &run->tracker, selection);
+    if (run->options->json)
+        return json_print_line(stdout, diagnosis_to_json(&d, &run->tracker));
+    diagnosis_print(&d, &run->tracker, selection, run->capture.name, stdout);
+    return 0;
+}
+
+static int print_connections(struct pcap_run *run)
+{
+    const struct selection *selection = &run->options->selection;
+
+    if (run->options->json)
+        return connections_print_json(&run->tracker, selection, stdout);
+    connections_print(&run->tracker, selection, stdout);
+    return 0;
+}
+
+/* What is known only at the end. */
+static int print_end(struct pcap_run *run)
+{
+    switch (run->options->view) {
+    case VIEW_DIAGNOSIS:
+        return print_diagnosis(run);
+    case VIEW_CONNECTIONS:
+        return print_connections(run);
+    case VIEW_PACKETS:
+        return run->options->summary ? print_summary(run) : 0;
+    case VIEW_SUMMARY:
+        return print_summary(run);
+    case VIEW_LADDER:
+        if (run->ladder.rungs == 0)
+            fprintf(stderr, "uroce pcap: no packets of queue pair 0x%06x that are to be shown\n",
+                    run->ladder.qpn);
+        return 0;
+    case VIEW_MESSAGES:
+        break;
+    }
+    return 0;
+}
+
+static int write_html(struct pcap_run *run)
+{
+    FILE *out = fopen(run->options->html, "we");
+    int error = 0;
+
+    if (out == NULL)
+        return -errno;
+    errno = 0;
+    html_print(&run->tracker, &run->options->selection, run->capture.name, out);
+    if (ferror(out))
+        error = errno != 0 ? -errno : -EIO;
+    if (fclose(out) != 0 && error == 0)
+        error = -errno;
+    if (error != 0)
+        fprintf(stderr, "uroce pcap: %s: %s\n", run->options->html, strerror(-error));
+    return error;
 }
 
 /* Says what failed, if anything, and turns it all into the exit status. */
@@ -230,9 +452,39 @@ static int finish(const struct pcap_run *run, int error)
                 run->capture.frame_count, strerror(-error));
         return STATUS_FAILED;
     }
-    if (run->options->strict && (run->cut || summary_bad_count(&run->summary) > 0))
+    if (run->options->strict && (run->cut || summary_bad_count(&run->tracker.summary) > 0))
         return STATUS_BAD_CAPTURE;
     return STATUS_GOOD;
+}
+
+/* Ctrl-C ends a look at an interface, and what was seen is told. */
+static volatile sig_atomic_t live_stop;
+
+static void end_live(int signal_number)
+{
+    (void)signal_number;
+    live_stop = 1;
+}
+
+static int open_capture(struct pcap_run *run)
+{
+    const struct pcap_options *o = run->options;
+    int error = o->interface != NULL ? capture_open_live(&run->capture, o->interface, &live_stop)
+                                     : capture_open(&run->capture, o->path);
+
+    if (error == 0 && o->filter_rest != NULL && o->filter_rest[0] != '\0')
+        error = capture_filter(&run->capture, o->filter_rest);
+    if (error != 0) {
+        fprintf(stderr, "uroce pcap: %s: %s\n", o->interface != NULL ? o->interface : o->path,
+                run->capture.error);
+        capture_close(&run->capture);
+        return error;
+    }
+    if (o->interface != NULL) {
+        signal(SIGINT, end_live);
+        signal(SIGTERM, end_live);
+    }
+    return 0;
 }
 
 static int run_pcap(struct pcap_run *run)
@@ -242,17 +494,23 @@ static int run_pcap(struct pcap_run *run)
 
     if (getrandom(hash_key, sizeof(hash_key), 0) != sizeof(hash_key))
         return finish(run, -errno);
-    if (capture_open(&run->capture, run->options->path) != 0) {
-        fprintf(stderr, "uroce pcap: %s: %s\n", run->options->path, run->capture.error);
-        capture_close(&run->capture);
+    if (open_capture(run) != 0)
         return STATUS_FAILED;
-    }
-    summary_init(&run->summary, run->options->flows_max, hash_key);
+    tracker_init(&run->tracker, run->options->flows_max, hash_key);
+    if (run->options->view == VIEW_MESSAGES)
+        tracker_set_message(&run->tracker, show_message, run);
     error = take_capture(run);
     if (error == 0)
-        error = print_summary(run);
+        error = tracker_finish(&run->tracker);
+    errno = 0;
+    if (error == 0)
+        error = print_end(run);
+    if (error == 0)
+        error = output_error();
+    if (error == 0 && run->options->html != NULL)
+        error = write_html(run);
     error = finish(run, error);
-    summary_fini(&run->summary);
+    tracker_fini(&run->tracker);
     capture_close(&run->capture);
     return error;
 }
@@ -262,11 +520,10 @@ int command_pcap(int argc, char **argv)
     static const struct argp argp = {
         .options = option_list,
         .parser = parse_option,
-        .args_doc = "FILE",
+        .args_doc = "FILE\n-i INTERFACE",
         .doc = doc,
     };
     struct pcap_options options = {
-        .packets = true,
         .summary = true,
         .frames_max = UINT64_MAX,
         .flows_max = FLOWS_MAX_DEFAULT,
@@ -278,14 +535,20 @@ int command_pcap(int argc, char **argv)
     /* When nobody reads on (`| head`), end quietly, also if our parent ignores the signal. */
     signal(SIGPIPE, SIG_DFL);
     /* What comes in by a pipe may be live. */
-    if (strcmp(options.path, "-") == 0)
+    if (options.interface != NULL || strcmp(options.path, "-") == 0)
         setvbuf(stdout, NULL, _IOLBF, 0);
     run = calloc(1, sizeof(*run));
     if (run == NULL)
         return STATUS_FAILED;
     run->options = &options;
     run->printer.out = stdout;
+    run->ladder = (struct ladder){.qpn = options.ladder_qpn, .out = stdout};
+    run->progress =
+        isatty(STDERR_FILENO) && options.interface == NULL &&
+        (!isatty(STDOUT_FILENO) || (options.view != VIEW_PACKETS && options.view != VIEW_LADDER &&
+                                    options.view != VIEW_MESSAGES));
     status = run_pcap(run);
     free(run);
+    free(options.filter_rest);
     return status;
 }

@@ -40,7 +40,11 @@ void flow_table_fini(struct flow_table *t)
     struct flow *next;
 
     HASH_ITER (hh, t->flows, flow, next) {
+        struct moment m = {.frame = NULL};
+
         HASH_DEL(t->flows, flow);
+        stream_fini(&flow->stream, &m);
+        free(flow->timeline);
         free(flow);
     }
 }
@@ -54,21 +58,30 @@ static struct flow *flow_find(struct flow_table *t, const struct flow_key *key)
     return flow;
 }
 
-/* *out is NULL when the table is full. */
-static int find_or_add(struct flow_table *t, const struct flow_key *key, struct flow **out)
+int flow_table_get(struct flow_table *t, const struct flow_key *key, struct flow **out)
 {
-    struct flow *flow = flow_find(t, key);
+    uint32_t slot = (key->dest_qpn ^ key->src.bytes[15] ^ (uint32_t)key->dst.bytes[15] << 3) %
+                    FLOW_RECENT_SLOTS;
+    struct flow *flow = t->recent[slot];
 
+    if (flow != NULL && memcmp(&flow->key, key, sizeof(*key)) == 0) {
+        *out = flow;
+        return 0;
+    }
+    flow = flow_find(t, key);
     if (flow == NULL && t->count < t->count_max) {
         flow = calloc(1, sizeof(*flow));
         if (flow == NULL)
             return -ENOMEM;
         flow->key = *key;
+        stream_init(&flow->stream);
         flow->service = SERVICE_CNP; /* until another packet tells */
         HASH_ADD_KEYPTR_BYHASHVALUE(hh, t->flows, &flow->key, sizeof(flow->key), hash_words(t, key),
                                     flow);
         t->count++;
     }
+    if (flow != NULL)
+        t->recent[slot] = flow;
     *out = flow;
     return 0;
 }
@@ -109,17 +122,23 @@ static bool same_addresses(const struct flow *a, const struct flow *b)
 static void remember_asked(struct flow_table *t, struct flow *flow, struct psn psn)
 {
     struct flow_asked *slot = asked_slot(t, &flow->key.src, &flow->key.dst, psn);
-    bool same = slot->flow != NULL && psn_equal(slot->psn, psn) && same_addresses(slot->flow, flow);
 
-    *slot = (struct flow_asked){
-        .flow = flow,
-        .psn = psn,
-        .ambiguous = same && (slot->ambiguous || slot->flow != flow),
-    };
+    if (slot->flow == NULL || !psn_equal(slot->psn, psn) || !same_addresses(slot->flow, flow))
+        *slot = (struct flow_asked){.flow = flow, .psn = psn};
+    else if (slot->flow == flow || slot->other == flow)
+        return;
+    else if (slot->other == NULL)
+        slot->other = flow;
+    else
+        slot->crowded = true;
 }
 
-static void join(struct flow *a, struct flow *b)
+void flow_join(struct flow *a, struct flow *b)
 {
+    if (a->peer != NULL)
+        a->peer->peer = NULL;
+    if (b->peer != NULL)
+        b->peer->peer = NULL;
     a->peer = b;
     b->peer = a;
 }
@@ -136,21 +155,25 @@ static void find_datagram_peer(struct flow_table *t, struct flow *flow)
     struct flow *other = flow_find(t, &key);
 
     if (other != NULL)
-        join(flow, other);
+        flow_join(flow, other);
+}
+
+static bool may_be_asker(const struct flow *asker, const struct flow *flow)
+{
+    return asker != NULL && asker != flow && asker->peer == NULL &&
+           asker->service == flow->service && gid_equal(&asker->key.src, &flow->key.dst) &&
+           gid_equal(&asker->key.dst, &flow->key.src);
 }
 
 static void find_peer(struct flow_table *t, struct flow *flow, struct psn psn)
 {
     const struct flow_asked *slot = asked_slot(t, &flow->key.dst, &flow->key.src, psn);
-    struct flow *asker = slot->flow;
+    bool first = may_be_asker(slot->flow, flow);
+    bool other = may_be_asker(slot->other, flow);
 
-    if (asker == NULL || slot->ambiguous || !psn_equal(slot->psn, psn))
+    if (slot->crowded || !psn_equal(slot->psn, psn) || first == other)
         return;
-    if (asker->peer != NULL || asker->service != flow->service || asker == flow)
-        return;
-    if (!gid_equal(&asker->key.src, &flow->key.dst) || !gid_equal(&asker->key.dst, &flow->key.src))
-        return;
-    join(asker, flow);
+    flow_join(first ? slot->flow : slot->other, flow);
 }
 
 static void follow_psn(struct flow *flow, struct psn psn)
@@ -163,7 +186,7 @@ static void follow_psn(struct flow *flow, struct psn psn)
     flow->psn_highest = psn;
 }
 
-static bool is_response(enum operation_kind kind)
+bool flow_is_response(enum operation_kind kind)
 {
     return kind == KIND_ACK || kind == KIND_ATOMIC_ACK || kind == KIND_READ_RESPONSE;
 }
@@ -181,17 +204,17 @@ static void learn(struct flow_table *t, struct flow *flow, const struct packet *
             find_datagram_peer(t, flow);
         return;
     }
-    if (is_response(kind)) {
+    if (flow_is_response(kind)) {
         if (flow->peer == NULL)
             find_peer(t, flow, p->h.bth.psn);
         return;
     }
     follow_psn(flow, p->h.bth.psn);
-    if (flow->peer == NULL && p->h.bth.ack_req)
+    if (flow->peer == NULL)
         remember_asked(t, flow, p->h.bth.psn);
 }
 
-int flow_table_add(struct flow_table *t, const struct frame *f)
+int flow_table_add(struct flow_table *t, const struct frame *f, struct flow **out)
 {
     const struct packet *p = &f->packet;
     struct flow_key key = {
@@ -205,9 +228,10 @@ int flow_table_add(struct flow_table *t, const struct frame *f)
     assert(f->verdict == FRAME_PACKET);
     if ((opcode_headers(p->h.bth.opcode) & HEADER_DETH) != 0)
         key.src_qpn = p->h.deth.src_qpn;
-    error = find_or_add(t, &key, &flow);
+    error = flow_table_get(t, &key, &flow);
     if (error != 0)
         return error;
+    *out = flow;
     if (flow == NULL) {
         count_packet(&t->overflow, f);
         return 0;
@@ -218,4 +242,15 @@ int flow_table_add(struct flow_table *t, const struct frame *f)
     if (f->icrc != FRAME_ICRC_BAD)
         learn(t, flow, p);
     return 0;
+}
+
+bool flow_source(const struct flow *flow, uint32_t *qpn)
+{
+    if (flow->service == SERVICE_UD)
+        *qpn = flow->key.src_qpn;
+    else if (flow->peer != NULL)
+        *qpn = flow->peer->key.dest_qpn;
+    else
+        return false;
+    return true;
 }

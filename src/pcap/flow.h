@@ -16,9 +16,11 @@
 #include <uthash.h>
 
 #include "pcap/frame.h"
+#include "pcap/stream.h"
 
-#define FLOWS_MAX_DEFAULT 65536u /* about 20 MB */
+#define FLOWS_MAX_DEFAULT 65536u /* about 100 MB, and 6 kB for each with messages */
 #define FLOW_ASKED_SLOTS 4096u   /* requests that await a response, for the inference */
+#define FLOW_RECENT_SLOTS 64u
 
 /* No padding: compared as bytes. */
 struct flow_key {
@@ -48,15 +50,26 @@ struct flow {
     bool psn_known;
     struct psn psn_highest; /* of requests */
     struct flow *peer;      /* the other direction, NULL while not known */
-    bool printed;           /* scratch of the summary */
+    bool peer_agreed;       /* by the connection manager, not inferred */
+    bool printed;           /* scratch of those who print */
+    uint16_t pkey;          /* of the first packet */
+    uint64_t first_ns;      /* since the start of the capture */
+    uint64_t last_ns;
+    uint64_t responses; /* to the peer's requests */
+    uint64_t cnp_last_ns;
+    uint64_t cnp_gap_min_ns;
+    uint64_t cnp_gap_sum_ns;
+    struct stream stream;      /* of the requests */
+    struct timeline *timeline; /* owned; NULL till there is something */
     UT_hash_handle hh;
 };
 
 /* A request that asked for a response. */
 struct flow_asked {
-    struct flow *flow; /* NULL: none */
+    struct flow *flow;  /* NULL: none */
+    struct flow *other; /* between the same addresses, with this PSN too */
     struct psn psn;
-    bool ambiguous; /* another flow between the same addresses asked with this PSN */
+    bool crowded; /* there are more */
 };
 
 struct flow_table {
@@ -65,6 +78,7 @@ struct flow_table {
     uint32_t count_max;
     struct flow_counts overflow; /* of packets whose flow had no place */
     uint64_t hash_key[2];
+    struct flow *recent[FLOW_RECENT_SLOTS]; /* saves hashing */
     struct flow_asked asked[FLOW_ASKED_SLOTS];
 };
 
@@ -72,7 +86,22 @@ struct flow_table {
 void flow_table_init(struct flow_table *t, uint32_t count_max, const uint64_t hash_key[2]);
 void flow_table_fini(struct flow_table *t);
 
-/* Counts a frame whose verdict is FRAME_PACKET. 0, or -ENOMEM with nothing counted. */
-int flow_table_add(struct flow_table *t, const struct frame *f);
+/*
+ * Counts a frame whose verdict is FRAME_PACKET. *out is its flow, NULL when the table is full.
+ * 0, or -ENOMEM with nothing counted.
+ */
+int flow_table_add(struct flow_table *t, const struct frame *f, struct flow **out);
+
+/* The flow of a key, made when there is none; *out is NULL when the table is full. 0 or -ENOMEM. */
+int flow_table_get(struct flow_table *t, const struct flow_key *key, struct flow **out);
+
+/* These two are the directions of one connection; what was inferred before is forgotten. */
+void flow_join(struct flow *a, struct flow *b);
+
+/* The queue pair that sends: datagrams tell, others when the other direction is known. */
+bool flow_source(const struct flow *flow, uint32_t *qpn);
+
+/* Is it a response, which the other direction asked for. */
+bool flow_is_response(enum operation_kind kind);
 
 #endif

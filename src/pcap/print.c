@@ -28,6 +28,22 @@ struct gid_text gid_text(const struct gid *gid)
     return t;
 }
 
+struct flow_text flow_text(const struct flow *flow)
+{
+    struct gid_text src = gid_text(&flow->key.src);
+    struct gid_text dst = gid_text(&flow->key.dst);
+    struct flow_text t;
+    uint32_t qpn;
+
+    if (flow_source(flow, &qpn))
+        snprintf(t.text, sizeof(t.text), "%s qp 0x%06x > %s qp 0x%06x", src.text, qpn, dst.text,
+                 flow->key.dest_qpn);
+    else
+        snprintf(t.text, sizeof(t.text), "%s > %s qp 0x%06x", src.text, dst.text,
+                 flow->key.dest_qpn);
+    return t;
+}
+
 const char *ecn_text(uint8_t traffic_class)
 {
     static const char *const names[] = {"-", "ect1", "ect0", "CE"};

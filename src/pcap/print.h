@@ -9,6 +9,7 @@
 #include <arpa/inet.h>
 #include <stdio.h>
 
+#include "pcap/flow.h"
 #include "pcap/frame.h"
 
 /* Columns grow with the addresses seen, and never shrink. Start from zero. */
@@ -24,6 +25,13 @@ struct gid_text {
 
 /* "10.77.0.2" of a mapped address, else IPv6 notation. */
 struct gid_text gid_text(const struct gid *gid);
+
+struct flow_text {
+    char text[2 * INET6_ADDRSTRLEN + 40];
+};
+
+/* "10.77.0.2 qp 0x00007c > 10.77.0.3 qp 0x000020", as far as the queue pairs are known. */
+struct flow_text flow_text(const struct flow *flow);
 
 /* "-", "ect1", "ect0" or "CE" (RFC 3168) of a traffic class; static storage. */
 const char *ecn_text(uint8_t traffic_class);

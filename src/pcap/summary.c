@@ -21,10 +21,11 @@ void summary_fini(struct summary *s)
     flow_table_fini(&s->flows);
 }
 
-int summary_add(struct summary *s, const struct frame *f)
+int summary_add(struct summary *s, const struct frame *f, struct flow **out)
 {
     uint8_t opcode = f->packet.h.bth.opcode;
 
+    *out = NULL;
     if (f->segment_index == 0)
         s->frames++;
     if (f->elapsed_ns > s->last_ns)
@@ -37,7 +38,7 @@ int summary_add(struct summary *s, const struct frame *f)
         return 0;
     s->opcodes[opcode].packets++;
     s->opcodes[opcode].payload_bytes += f->packet.payload_len;
-    return flow_table_add(&s->flows, f);
+    return flow_table_add(&s->flows, f, out);
 }
 
 static uint64_t kind_count(const struct summary *s, enum frame_kind kind)
@@ -94,18 +95,6 @@ static void print_opcodes(const struct summary *s, FILE *out)
     }
 }
 
-/* The queue pair that sends: datagrams tell, others when the other direction is known. */
-static bool flow_source(const struct flow *flow, uint32_t *qpn)
-{
-    if (flow->service == SERVICE_UD)
-        *qpn = flow->key.src_qpn;
-    else if (flow->peer != NULL)
-        *qpn = flow->peer->key.dest_qpn;
-    else
-        return false;
-    return true;
-}
-
 static const struct {
     const char *name;
     int width;
@@ -137,37 +126,19 @@ static void print_counts(FILE *out, const struct flow_counts *counts)
     fputc('\n', out);
 }
 
-static int flow_name(const struct flow *flow, char *out, size_t len)
-{
-    struct gid_text src = gid_text(&flow->key.src);
-    struct gid_text dst = gid_text(&flow->key.dst);
-    uint32_t qpn;
-
-    if (flow_source(flow, &qpn))
-        return snprintf(out, len, "%s qp 0x%06x > %s qp 0x%06x", src.text, qpn, dst.text,
-                        flow->key.dest_qpn);
-    return snprintf(out, len, "%s > %s qp 0x%06x", src.text, dst.text, flow->key.dest_qpn);
-}
-
-#define FLOW_NAME_LEN (2 * INET6_ADDRSTRLEN + 40)
-
 static void print_flow(FILE *out, struct flow *flow, const char *label, int width)
 {
-    char name[FLOW_NAME_LEN];
-
-    flow_name(flow, name, sizeof(name));
-    fprintf(out, "%-4s %-*s", label, width, name);
+    fprintf(out, "%-4s %-*s", label, width, flow_text(flow).text);
     print_counts(out, &flow->counts);
     flow->printed = true;
 }
 
-static int flow_name_width(const struct flow_table *t)
+static int flow_table_width(const struct flow_table *t)
 {
-    char name[FLOW_NAME_LEN];
     int width = 0;
 
     for (const struct flow *flow = t->flows; flow != NULL; flow = flow->hh.next) {
-        int len = flow_name(flow, name, sizeof(name));
+        int len = (int)strlen(flow_text(flow).text);
 
         if (len > width)
             width = len;
@@ -178,7 +149,7 @@ static int flow_name_width(const struct flow_table *t)
 /* Both directions of a connection stand together, the one that was seen first above. */
 static void print_flows(struct flow_table *t, FILE *out)
 {
-    int width = flow_name_width(t);
+    int width = flow_table_width(t);
 
     if (t->count == 0)
         return;

@@ -32,8 +32,11 @@ struct summary {
 void summary_init(struct summary *s, uint32_t flows_max, const uint64_t hash_key[2]);
 void summary_fini(struct summary *s);
 
-/* Counts a decoded frame, or one segment of it. 0, or -ENOMEM. */
-int summary_add(struct summary *s, const struct frame *f);
+/*
+ * Counts a decoded frame, or one segment of it. *out is the flow of a packet, NULL for others and
+ * when there are too many flows. 0, or -ENOMEM.
+ */
+int summary_add(struct summary *s, const struct frame *f, struct flow **out);
 
 /* Damaged frames and bad ICRCs so far. */
 uint64_t summary_bad_count(const struct summary *s);

@@ -112,7 +112,7 @@ class Damage(unittest.TestCase):
         arp = packets.ethernet(bytes(46), 0x0806)
         dns = packets.ethernet(packets.ipv4_header(20) + packets.udp_header(12, 53) + bytes(12))
         capture = packets.pcap([arp, good, dns, dns])
-        text = self.uroce.text(capture, "--strict")
+        text = self.uroce.text(capture, "--packets", "--strict")
         self.assertIn("4 frames in 0.003000 s: 1 RoCE packets, 0 damaged, 0 snapped, 3 foreign",
                       text)
         self.assertEqual(1, len(self.uroce.text(capture, "-n").splitlines()))
@@ -149,7 +149,7 @@ class Damage(unittest.TestCase):
         whole = packets.pcap([good] * 3)
         one = 16 + len(good)
         for cut in range(24 + one, 24 + 2 * one + 1):
-            done = self.uroce.run(whole[:cut], "--json", "--strict")
+            done = self.uroce.run(whole[:cut], "--packets", "--json", "--strict")
             frames = (cut - 24) // one
             with self.subTest(length=cut):
                 self.assertEqual(frames + 1, len(done.stdout.splitlines()))
@@ -179,7 +179,7 @@ class Damage(unittest.TestCase):
     def test_a_reader_that_goes_away_ends_it_quietly(self):
         capture = packets.pcap([packets.send_only(i) for i in range(20000)])
         for ignored in (signal.SIG_DFL, signal.SIG_IGN):
-            uroce = subprocess.Popen([UROCE, "pcap", "-"], stdin=subprocess.PIPE,
+            uroce = subprocess.Popen([UROCE, "pcap", "-p", "-"], stdin=subprocess.PIPE,
                                      stdout=subprocess.PIPE, stderr=subprocess.PIPE,
                                      restore_signals=False,
                                      preexec_fn=lambda: signal.signal(signal.SIGPIPE, ignored))
@@ -211,7 +211,7 @@ class Damage(unittest.TestCase):
         self.assertEqual([0x100, 0x101, 0x102], [flow["dest_qpn"] for flow in summary["flows"]])
         self.assertEqual(2, summary["flows_overflow"]["packets"])
         self.assertIn("only the first 3 flows are listed",
-                      self.uroce.text(packets.pcap(frames), "--flows", "3"))
+                      self.uroce.text(packets.pcap(frames), "--summary", "--flows", "3"))
 
     def test_each_word_and_each_length_of_pcapng_blocks_may_be_a_lie(self):
         frame = packets.send_only()
@@ -236,7 +236,9 @@ class Damage(unittest.TestCase):
         for path in sorted(glob.glob(os.path.join(CAPTURES, "*.pcap"))):
             with open(path, "rb") as f:
                 files.append(f.read())
-        modes = [["--verbose", "--foreign"], ["--json", "--foreign"]]
+        modes = [["--verbose", "--foreign"], ["--packets", "--json", "--foreign"], ["--json"], [],
+                 ["--connections"], ["--connections", "--json"], ["--messages"],
+                 ["--messages", "--json"], ["--ladder", "17"]]
         for round_number in range(200):
             capture = bytearray(dice.choice(files)[:20000])
             for _ in range(dice.choice((1, 5, 50, 500))):

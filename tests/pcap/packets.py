@@ -165,9 +165,21 @@ class Uroce:
         return done.stdout.decode()
 
     def packets(self, capture, *options):
-        """The objects of --json without the summary."""
-        lines = self.text(capture, "--json", "--no-summary", "--foreign", *options).splitlines()
+        """The objects of --packets --json without the summary."""
+        lines = self.text(capture, "--packets", "--json", "--no-summary", "--foreign",
+                          *options).splitlines()
         return [json.loads(line) for line in lines]
+
+    def diagnosis(self, capture, *options):
+        return json.loads(self.text(capture, "--json", *options))["diagnosis"]
+
+    def findings(self, capture, *options):
+        """What was found, by name."""
+        return {row["finding"]: row for row in self.diagnosis(capture, *options)["findings"]}
+
+    def connections(self, capture, *options):
+        lines = self.text(capture, "--connections", "--json", *options).splitlines()
+        return [json.loads(line)["connection"] for line in lines]
 
     def summary(self, capture, *options):
         return json.loads(self.text(capture, "--json", "--summary", *options))["summary"]
