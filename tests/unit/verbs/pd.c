@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Protection domains: limits, imports, parent domains and thread domains. */
+/* Protection domains: imports, parent domains and thread domains. */
 #include "fixture.h"
 
 #include <errno.h>
@@ -407,24 +407,6 @@ static void a_cq_may_be_made_with_a_parent_domain_and_no_other(void **state)
     assert_int_equal(ibv_close_device(context), 0);
 }
 
-static void as_many_domains_as_are_advertised(void **state)
-{
-    static struct ibv_pd *pds[70000];
-    struct ibv_context *context = open_loopback();
-    struct ibv_device_attr attr;
-    int count = 0;
-
-    (void)state;
-    assert_int_equal(ibv_query_device(context, &attr), 0);
-    while (count < (int)COUNT_OF(pds) && (pds[count] = ibv_alloc_pd(context)) != NULL)
-        count++;
-    assert_int_equal(count, attr.max_pd);
-    assert_int_equal(errno, ENOMEM);
-    while (count > 0)
-        assert_int_equal(ibv_dealloc_pd(pds[--count]), 0);
-    assert_int_equal(ibv_close_device(context), 0);
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -438,7 +420,6 @@ int main(void)
         cmocka_unit_test(a_thread_domain_lives_as_long_as_it_is_used),
         cmocka_unit_test(parent_domains_that_make_no_sense_are_refused),
         cmocka_unit_test(a_cq_may_be_made_with_a_parent_domain_and_no_other),
-        cmocka_unit_test(as_many_domains_as_are_advertised),
     };
 
     enter_namespace();
