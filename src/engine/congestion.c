@@ -11,6 +11,7 @@
 #include "engine/qp_private.h"
 #include "engine/window_private.h"
 
+#include <assert.h>
 #include <string.h>
 
 #define ECN_CE 3u
@@ -50,7 +51,8 @@ uint32_t congestion_transmit(struct qp *qp, struct datagram_batch *out)
     if (!qp->cnp_due)
         return 0;
     qp->cnp_due = false;
-    if (qp->window == NULL || len > out->capacity) /* it was reset meanwhile */
+    assert(qp->window != NULL);
+    if (len > out->capacity)
         return 0;
     headers_write(&h, out->buffer);
     memset(out->buffer + BTH_LEN, 0, CNP_RESERVED_LEN);

@@ -263,6 +263,7 @@ static void disconnect(struct qp *qp)
     if (qp->window != NULL)
         window_put(qp->window);
     qp->window = NULL;
+    qp->cnp_due = false;
     qp->rate_wait_ns = ENGINE_NEVER;
     list_remove(&qp->ready_link);
     timer_set(qp, ENGINE_NEVER);
@@ -400,6 +401,7 @@ void qp_enter_error(struct qp *qp)
     if (qp->state == QP_RESET || qp->state == QP_ERR)
         return;
     qp->state = QP_ERR;
+    qp->cnp_due = false;
     qp->responder.ack_hold_ns = ENGINE_NEVER;
     qp_flush_send(qp);
     qp_flush_receive(qp);

@@ -26,6 +26,7 @@ void flow_begin(struct flow *f)
     f->credit_limit = 0;
     f->credits_known = false;
     f->src_port = 0;
+    f->marked = false;
     f->expected = f->peer ? f->peer->psn_first : 0;
     f->ended = 0;
     f->msn = 0;
@@ -41,6 +42,8 @@ bool packet_is_response(const struct packet *p)
 }
 
 /* The bits that must be zero on the way out, by their place in the bytes (IBA 9.2, 9.3). */
+#define BTH_BECN 0x40u
+
 static void check_reserved(const struct flow *f, const struct packet *p, const uint8_t *bytes,
                            size_t len)
 {
@@ -48,7 +51,8 @@ static void check_reserved(const struct flow *f, const struct packet *p, const u
     size_t i;
 
     EXPECT((bytes[1] & 0x0f) == 0, "%s: %s with version %u", f->name, name, bytes[1] & 0x0fu);
-    EXPECT(bytes[4] == 0, "%s: %s with 0x%02x in BTH byte 4", f->name, name, bytes[4]);
+    EXPECT(bytes[4] == (p->operation->kind == KIND_CNP ? BTH_BECN : 0),
+           "%s: %s with 0x%02x in BTH byte 4", f->name, name, bytes[4]);
     EXPECT((bytes[8] & 0x7f) == 0, "%s: %s with 0x%02x in BTH byte 8", f->name, name, bytes[8]);
     if (opcode_headers(p->h.bth.opcode) & HEADER_DETH)
         EXPECT(bytes[BTH_LEN + 4] == 0, "%s: %s with a reserved byte in its DETH", f->name, name);
@@ -108,6 +112,15 @@ static void check_addressing(struct flow *f, const struct datagram_batch *b, con
     EXPECT(b->path.flow_label == f->path.flow_label, "%s: wrong flow label", f->name);
 }
 
+/* A CNP tells the peer of a mark, once. */
+static void check_cnp(struct flow *f, const struct packet *p)
+{
+    EXPECT(f->channel->service != SERVICE_UD, "%s: a CNP for nobody", f->name);
+    EXPECT(f->marked, "%s: a CNP without a marked packet", f->name);
+    EXPECT(p->h.bth.psn.value == 0 && !p->h.bth.ack_req, "%s: a CNP with a PSN", f->name);
+    f->marked = false;
+}
+
 void flow_sent(struct flow *f, const struct datagram_batch *b, const uint8_t *bytes, size_t len,
                uint64_t now)
 {
@@ -116,7 +129,8 @@ void flow_sent(struct flow *f, const struct datagram_batch *b, const uint8_t *by
     const char *name = opcode_name(bytes[0]);
 
     EXPECT(drop == DROP_NONE, "%s: sends a packet of %zu bytes: %s", f->name, len, drop_text(drop));
-    EXPECT(opcode_service(p.h.bth.opcode) == f->channel->service, "%s: sends %s", f->name, name);
+    EXPECT(opcode_service(p.h.bth.opcode) == f->channel->service || p.operation->kind == KIND_CNP,
+           "%s: sends %s", f->name, name);
     EXPECT(p.h.bth.pkey == 0xffff, "%s: %s with P_Key 0x%04x", f->name, name, p.h.bth.pkey);
     EXPECT(p.h.bth.mig_req, "%s: %s without MigReq", f->name, name);
     check_reserved(f, &p, bytes, len);
@@ -124,6 +138,10 @@ void flow_sent(struct flow *f, const struct datagram_batch *b, const uint8_t *by
     check_addressing(f, b, &p);
     EXPECT(!f->left || p.operation->kind == KIND_ACK, "%s: %s from a queue pair that is gone",
            f->name, name);
+    if (p.operation->kind == KIND_CNP) {
+        check_cnp(f, &p);
+        return;
+    }
     if (packet_is_response(&p)) {
         flow_response_sent(f, &p);
         return;

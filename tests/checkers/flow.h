@@ -59,6 +59,7 @@ struct flow {
     uint64_t credit_limit; /* messages that the peer has receive requests for, the most it said */
     bool credits_known;
     uint16_t src_port; /* 0: nothing was sent */
+    bool marked;       /* a packet came marked since the last CNP */
 
     /* as responder, in the peer's PSNs */
     uint64_t expected;      /* the most that the engine can expect */

@@ -124,8 +124,8 @@ static void check_headers(const struct flow *f, const struct packet *p, const st
     if (headers & HEADER_RETH)
         check_reth(f, p, at);
     if (headers & HEADER_FETH) {
-        EXPECT(p->h.feth.placement_type == FLUSH_GLOBAL, "%s: %s with placement type %u", f->name,
-               message_name(m), p->h.feth.placement_type);
+        EXPECT(p->h.feth.placement_type == m->flush_placement, "%s: %s with placement type %u",
+               f->name, message_name(m), p->h.feth.placement_type);
         EXPECT(p->h.feth.selectivity == m->flush_selectivity, "%s: %s with selectivity %u", f->name,
                message_name(m), p->h.feth.selectivity);
     }

@@ -37,6 +37,7 @@ struct message {
     uint64_t compare;
     uint64_t swap;
     uint32_t flush_len;
+    uint32_t flush_placement; /* enum flush_placement_set */
     enum flush_selectivity flush_selectivity;
     const void *through; /* of who posts: the window that it aims through; NULL: the region */
     /* what the packets must be */

@@ -198,6 +198,7 @@ static void check_counters(const struct host *h)
     uint64_t effects = c->responses + c->stale_response + c->bad_response + c->packet_seq_err +
                        c->implied_nak_seq_err + c->rnr_nak_rcv + c->remote_err_nak_rcv;
 
+    census_add(TROUBLE_CNP, c->cnp_handled);
     EXPECT(c->sent_packets == h->sent, "host %u: counts %lu packets sent of %lu", h->index,
            (unsigned long)c->sent_packets, (unsigned long)h->sent);
     EXPECT(c->rcv_packets == h->delivered, "host %u: counts %lu packets received of %lu", h->index,

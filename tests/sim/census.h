@@ -21,6 +21,8 @@
     T(DELAYED, "packets held up, and all behind them")                                             \
     T(REFUSED, "batches that the link refused whole")                                              \
     T(SHORTENED, "batches of which the link took only the first part")                             \
+    T(MARKED, "packets that a congested switch marked")                                            \
+    T(CNP, "congestion notifications that were heeded")                                            \
     T(BUSY, "times that the link took nothing for a while")                                        \
     T(CUT, "packets that met a cut wire")                                                          \
     T(PARTITION, "partitions of the hosts into two groups")                                        \

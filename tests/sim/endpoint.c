@@ -41,7 +41,7 @@ static void to_init(struct endpoint *ep)
 
     ep->attr.port = 1;
     ep->attr.pkey_index = 0;
-    ep->attr.access = RC_ACCESS;
+    ep->attr.access = RC_ACCESS | ACCESS_FLUSH_PERSISTENT;
     ep->attr.qkey = SIM_QKEY;
     endpoint_modify(ep, QP_INIT,
                     mask | (ep->service == SERVICE_UD ? QP_ATTR_QKEY : QP_ATTR_ACCESS));

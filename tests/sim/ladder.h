@@ -21,6 +21,7 @@
     F(CORRUPTED, "corrupt")                                                                        \
     F(DELAYED, "delayed")                                                                          \
     F(OVERTAKEN, "overtaken")                                                                      \
+    F(MARKED, "marked")                                                                            \
     F(REFUSED, "refused by the link")                                                              \
     F(CUT, "cut")
 

@@ -51,6 +51,7 @@ static const struct {
     {"lost", SINGLE_FATE, FATE_LOST},           {"duplicated", SINGLE_FATE, FATE_DUPLICATED},
     {"reordered", SINGLE_FATE, FATE_REORDERED}, {"corrupt", SINGLE_FATE, FATE_CORRUPTED},
     {"delayed", SINGLE_FATE, FATE_DELAYED},     {"overtaken", SINGLE_FATE, FATE_OVERTAKEN},
+    {"marked", SINGLE_FATE, FATE_MARKED},
 };
 
 #define SINGLE_COUNT (sizeof(singles) / sizeof(singles[0]))

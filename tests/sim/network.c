@@ -12,6 +12,8 @@
 #include "support/expect.h"
 #include "wire/icrc.h"
 
+#define ECN_CE 3u /* of the traffic class: congestion experienced */
+
 static struct host *find_host(struct world *w, const struct gid *gid, uint8_t slot)
 {
     for (uint32_t i = 0; i < w->plan.host_count; i++) {
@@ -102,6 +104,8 @@ static enum fate roll_fate(struct world *w, struct direction *dir)
         return FATE_DELAYED;
     if (dice_chance(d, f->overtake))
         return FATE_OVERTAKEN;
+    if (dice_chance(d, f->mark))
+        return FATE_MARKED;
     return FATE_DELIVERED;
 }
 
@@ -149,6 +153,8 @@ static uint64_t send_packet(const struct departure *dep, const struct datagram_b
 
     if (dep->fate == FATE_CORRUPTED)
         damage(w, p);
+    if (dep->fate == FATE_MARKED)
+        p->d.traffic_class |= ECN_CE;
     at = arrival(w, dir, dep->at_ns, dep->fate);
     p->from = dep->from;
     p->sent_bytes = dir->sent_bytes;
@@ -346,11 +352,9 @@ static void note_fate(struct world *w, enum fate fate)
     static const struct {
         enum fate fate;
         enum trouble trouble;
-    } rows[] = {{FATE_LOST, TROUBLE_LOST},
-                {FATE_DUPLICATED, TROUBLE_DUPLICATED},
-                {FATE_CORRUPTED, TROUBLE_CORRUPTED},
-                {FATE_DELAYED, TROUBLE_DELAYED},
-                {FATE_CUT, TROUBLE_CUT}};
+    } rows[] = {{FATE_LOST, TROUBLE_LOST},           {FATE_DUPLICATED, TROUBLE_DUPLICATED},
+                {FATE_CORRUPTED, TROUBLE_CORRUPTED}, {FATE_DELAYED, TROUBLE_DELAYED},
+                {FATE_MARKED, TROUBLE_MARKED},       {FATE_CUT, TROUBLE_CUT}};
 
     w->counters.fates[fate]++;
     for (uint32_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {

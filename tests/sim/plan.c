@@ -62,6 +62,14 @@ static void roll_wire(struct plan *p, struct dice *d)
         p->cut_ns = dice_between(d, 1 * MS, 10 * MS);
 }
 
+/* Nothing is lost by a mark. By dice of its own: what seeds are remembered for stays as it was. */
+static void roll_marks(struct plan *p, uint64_t seed)
+{
+    struct dice d = dice_make(seed, 6);
+
+    p->faults.mark = (uint32_t)PICK(&d, 0, 0, 0, 2000, 20000, 200000);
+}
+
 static void roll_hosts(struct plan *p, struct dice *d)
 {
     p->host_count = (uint32_t)PICK(d, 2, 2, 2, 3, 4);
@@ -169,6 +177,7 @@ void plan_make(struct plan *p, uint64_t seed, enum sim_mode mode)
 
     *p = (struct plan){.seed = seed, .mode = mode == MODE_COUNT ? chosen : mode};
     roll_wire(p, &d);
+    roll_marks(p, seed);
     roll_hosts(p, &d);
     roll_work(p, &d);
     derive(p);

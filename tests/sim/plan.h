@@ -48,6 +48,7 @@ struct faults {
     uint32_t corrupt;
     uint32_t delay;
     uint32_t overtake; /* it comes so late that a window and more overtakes it */
+    uint32_t mark;     /* a switch on the way is congested, and says so */
     uint32_t refuse;   /* the link takes the batch and drops it */
     uint32_t shorten;  /* the link takes the first part of the batch and drops the rest */
     uint32_t busy;     /* after the batch the link takes nothing for a while */

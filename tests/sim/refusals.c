@@ -31,6 +31,7 @@ enum fault {
     FAULT_INVALID_KEY_TO_INVALIDATE,
     FAULT_BAD_RECEIVE, /* the receive request has a key that is not good */
     FAULT_WRONG_SRQ,   /* none that the peer's domain has */
+    FAULT_PERSISTENCE, /* no memory is persistent */
     /* the key is a window's */
     FAULT_UNBOUND_WINDOW,
     FAULT_ENDED_WINDOW,
@@ -113,6 +114,7 @@ static const struct refusal refusals[] = {
     {"invalidates no key",        FAULT_INVALID_KEY_TO_INVALIDATE, RC,   KIND(WR_SEND_INV), STATUS_RETRY_EXC_ERR, EVENT_NONE},
     {"receive with a wrong key",  FAULT_BAD_RECEIVE,       RC,           SENDS,           STATUS_REM_OP_ERR,      EVENT_NONE},
     {"names no SRQ",              FAULT_WRONG_SRQ,         XRC,          REMOTE | SENDS,  STATUS_REM_INV_REQ_ERR, ENGINE_EVENT_QP_ACCESS_ERR},
+    {"flushes to persistence",    FAULT_PERSISTENCE,       RC,           FLUSHES,         STATUS_REM_ACCESS_ERR,  ENGINE_EVENT_QP_ACCESS_ERR},
     {"wrong local key",           FAULT_LOCAL_KEY,         RC | UC | UD, WITH_MEMORY | SENDS,  STATUS_LOC_PROT_ERR,    EVENT_NONE},
     {"answer to read-only memory", FAULT_LOCAL_READ_ONLY,  RC,           READS | ATOMICS, STATUS_LOC_PROT_ERR,    EVENT_NONE},
     {"its region goes",           FAULT_REGION_GOES,       RC,           WRITES | READS,  STATUS_REM_ACCESS_ERR,  ENGINE_EVENT_QP_ACCESS_ERR},
@@ -213,6 +215,8 @@ static void spoil_address(struct endpoint *ep, struct message *m, enum fault fau
         m->remote_addr += dice_between(d, 1, 7);
     } else if (fault == FAULT_WRONG_SRQ) {
         m->srqn ^= 1u << dice_between(d, 8, 23);
+    } else if (fault == FAULT_PERSISTENCE) {
+        m->flush_placement = FLUSH_PERSISTENT | (dice_percent(d, 50) ? FLUSH_GLOBAL : 0u);
     } else if (fault == FAULT_INVALID_KEY_TO_INVALIDATE) {
         m->imm = ep->peer->arena.regions[0].mr->key; /* no remote right (F58) */
     }

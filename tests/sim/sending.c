@@ -127,6 +127,7 @@ struct message *sending_message(struct endpoint *ep, enum wr_opcode opcode, uint
     m->opcode = opcode;
     m->length = length;
     m->imm = (uint32_t)dice_u64(&ep->app->dice);
+    m->flush_placement = FLUSH_GLOBAL;
     if (ep->service == SERVICE_XRC)
         name_srq(ep, m);
     return m;
@@ -423,7 +424,7 @@ void sending_post(struct endpoint *ep, struct draft *d)
         .swap = m->swap,
         .ah = ep->service == SERVICE_UD ? &d->ah : NULL,
         .flush_len = m->flush_len,
-        .flush_placement = FLUSH_GLOBAL,
+        .flush_placement = m->flush_placement,
         .flush_selectivity = m->flush_selectivity,
         .remote_srqn = m->srqn,
         .remote_qpn = m->remote_qpn,

@@ -227,8 +227,10 @@ static void serve(struct host *h)
         if (packet_parse(p->bytes, p->d.len, &parsed) == DROP_NONE) {
             struct flow *f = p->stray ? NULL : w->ops->receiver(h, parsed.h.bth.dest_qpn);
 
-            if (f)
+            if (f) {
+                f->marked |= (p->d.traffic_class & 3) == 3;
                 flow_delivered(f, &parsed, w->now);
+            }
             note_multicast(h, p, &parsed);
         }
         w->counters.delivered++;

@@ -70,6 +70,26 @@ static void packet_that_is_not_marked_is_not_told(void **state)
     expect_silence(p);
 }
 
+/* The packet that shows congestion is also one that the QP fails of. */
+static void queue_pair_in_error_tells_nobody(void **state)
+{
+    struct peer *p = *state;
+    struct datagram d = {.traffic_class = CE,
+                         .src = endpoint_gid((uint8_t)(5 - p->ep.config.address)),
+                         .dst = endpoint_gid(p->ep.config.address)};
+    uint8_t bytes[128];
+
+    d.bytes = bytes;
+    d.len = peer_writes(p, (struct script){.operation = OP_SEND_ONLY_INV, .len = 8, .ieth = 0x1234},
+                        bytes);
+    endpoint_post_recv(&p->ep, 1, 0, 100);
+    engine_receive(p->ep.engine, &d, p->ep.now);
+    peer_listens(p);
+    expect_completion(p->ep.recv_cq, 1, STATUS_MW_BIND_ERR);
+    expect_silence(p);
+    expect_counter(&p->ep, cnp_sent, 0);
+}
+
 /* The limit of the window after a CNP from there. */
 static uint32_t limit_after_cnp(struct peer *p, struct gid src)
 {
@@ -115,6 +135,7 @@ int main(void)
         RC_TEST(packet_marked_by_a_switch_is_told_to_its_sender_once_a_while),
         RC_TEST(packet_that_crowds_the_buffer_is_told_too),
         RC_TEST(packet_that_is_not_marked_is_not_told),
+        RC_TEST(queue_pair_in_error_tells_nobody),
         RC_TEST(who_is_told_lets_half_as_much_be_on_its_way),
         RC_TEST(stranger_cannot_slow_a_connection_down),
     };
