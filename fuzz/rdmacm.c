@@ -19,6 +19,7 @@
 #include "rdmacm/id.h"
 #include "rdmacm/multicast.h"
 #include "rdmacm/process.h"
+#include "rdmacm/socket.h"
 #include "verbs/event_fd.h"
 #include "verbs/inside.h"
 
@@ -61,6 +62,10 @@ enum ibv_mtu device_mtu(const struct open_device *d)
 }
 
 void devices_forget(void)
+{
+}
+
+void sockets_in_child(void)
 {
 }
 
@@ -140,7 +145,7 @@ static void give_service(struct node *n, uint64_t service_id, const struct gid *
     take_service(n, service_id, local);
 }
 
-const struct inside *uroce_inside_1(void)
+const struct inside *uroce_inside_2(void)
 {
     static const struct inside table = {
         .node_get = fuzz_node,

@@ -16,6 +16,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "link/kernel_socket.h"
 #include "link/limits.h"
 #include "wire/packet.h"
 
@@ -73,7 +74,7 @@ static int bind_port(int fd, enum family f, const struct multicast *group)
  * only, or NULL. */
 static int make(enum family f, bool alone, const struct multicast *group)
 {
-    int fd = socket(family_domain(f), SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    int fd = kernel_socket(family_domain(f), SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     int err = 0;
 
     if (fd < 0)

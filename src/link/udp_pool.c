@@ -12,6 +12,7 @@
 #include <sys/random.h>
 #include <unistd.h>
 
+#include "link/kernel_socket.h"
 #include "wire/ip.h"
 #include "wire/packet.h"
 
@@ -56,7 +57,7 @@ static int bind_some_port(int fd, enum family f)
 
 static int open_send_socket(struct send_socket *s, enum family f)
 {
-    int fd = socket(family_domain(f), SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    int fd = kernel_socket(family_domain(f), SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     int port;
 
     if (fd < 0)

@@ -10,6 +10,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "link/kernel_socket.h"
+
 bool endpoint_read(const struct sockaddr *address, struct endpoint *out)
 {
     *out = (struct endpoint){.family = address->sa_family};
@@ -96,7 +98,7 @@ static int ask(int fd, const struct endpoint *src, const struct endpoint *dst, s
 
 int route_source(const struct endpoint *src, const struct endpoint *dst, struct endpoint *out)
 {
-    int fd = socket(dst->family, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+    int fd = kernel_socket(dst->family, SOCK_DGRAM | SOCK_CLOEXEC, 0);
     int result;
 
     if (fd < 0)

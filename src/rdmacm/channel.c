@@ -145,6 +145,16 @@ static struct event_handle *take(struct rdma_event_channel *channel)
     return e;
 }
 
+bool channel_has_event(struct rdma_event_channel *channel)
+{
+    bool has;
+
+    pthread_mutex_lock(&lock);
+    has = !list_empty(&channel_of(channel)->events);
+    pthread_mutex_unlock(&lock);
+    return has;
+}
+
 static void acknowledge(struct event_handle *e)
 {
     pthread_mutex_lock(&lock);

@@ -55,6 +55,9 @@ void channel_end_membership(struct membership *m);
 /* The events of an ID go to another channel from now on, those that wait too. */
 void channel_move(struct id_handle *h, struct rdma_event_channel *to);
 
+/* Is there an event to fetch? */
+bool channel_has_event(struct rdma_event_channel *channel);
+
 /* After fork. */
 void channels_forget(void);
 

@@ -7,6 +7,7 @@
 
 #include "rdmacm/channel.h"
 #include "rdmacm/device.h"
+#include "rdmacm/socket.h"
 
 const struct inside *inside;
 uint32_t process_generation;
@@ -20,11 +21,12 @@ static void in_child(void)
     atomic_store(&node, NULL);
     channels_forget();
     devices_forget();
+    sockets_in_child();
 }
 
 static void prepare(void)
 {
-    inside = uroce_inside_1();
+    inside = uroce_inside_2();
     pthread_atfork(NULL, NULL, in_child);
     inside->node_set_cm_handler(channel_take_event);
 }

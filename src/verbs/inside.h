@@ -17,6 +17,11 @@
     C(node_unlock)                                                                                 \
     C(node_now)                                                                                    \
     C(node_before_sleep)                                                                           \
+    C(node_progress)                                                                               \
+    C(node_deadline)                                                                               \
+    C(node_wait_begin)                                                                             \
+    C(node_wait)                                                                                   \
+    C(node_wait_end)                                                                               \
     C(node_cm)                                                                                     \
     C(node_set_cm_handler)                                                                         \
     C(node_take_service)                                                                           \
@@ -44,6 +49,6 @@ struct inside {
 };
 
 /* Never NULL; static storage. */
-const struct inside *uroce_inside_1(void);
+const struct inside *uroce_inside_2(void);
 
 #endif

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""Stock programs that connect by RDMA CM: rdmacm-utils, and perftest with -R.
+"""Stock programs that connect by RDMA CM: rdmacm-utils, also those of rsocket, and perftest with -R.
 
 Their ports are of RDMA CM, so that nobody sees from outside whether a server listens already: a
 client that was refused asks again (run_apps.py).
@@ -55,6 +55,13 @@ def perftests(program, *lines, **more):
                      serve="-p {port}", connect="{address} -p {port}", **more)
 
 
+def streams(program, *lines, **more):
+    """rstream and riostream compare what they get (-T v), and show a row when all came."""
+    finished = says(r"^custom +\S+ +\d+ +\S+ +\S+ +[\d.]+s")
+    expect = cases.suffers(finished) if more.get("env") else finished
+    return connected(program, *lines, expect=expect, **more)
+
+
 FINISHED = says(r"^test complete$", r"^return status 0$")
 
 
@@ -98,7 +105,22 @@ def multicasts(family, group, sender=""):
 
 MULTICAST = multicasts("ipv4", "239.1.2.3", "-o") + multicasts("ipv6", "ff0e::77:1")
 
+RSOCKET = [
+    *streams("rstream", "-T v -I 30 -C 30", "-T v -S 100000 -I 5 -C 10", "-T a -T v -I 30 -C 30"),
+    *streams("rstream", "-T b -T v -I 30 -C 30", "-T n -T v -I 30 -C 30", "-T r -T v -I 30 -C 30",
+             "-B 4096 -T v -I 10 -C 20", "-T a -T n -T v -S 5000 -I 10 -C 10",
+             families=("ipv4",)),
+    *streams("riostream", "-T v -I 30 -C 30", "-T a -T v -S 100000 -I 5 -C 10",
+             families=("ipv4",)),
+]
+
+RSOCKET_FAULTS = [
+    *streams("rstream", "-T v -S 3000 -I 20 -C 20", families=("ipv4",), env=LOSS),
+    *streams("riostream", "-T v -S 3000 -I 20 -C 20", families=("ipv4",), env=LOSS),
+]
+
 GROUPS = {
     "rdmacm": [("lo", CLEAN), ("pair", CLEAN + MULTICAST)],
     "rdmacm-faults": [("lo", rdmacm(LOSS))],
+    "rsocket": [("lo", RSOCKET), ("pair", RSOCKET), ("lo", RSOCKET_FAULTS)],
 }

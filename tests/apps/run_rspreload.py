@@ -1,0 +1,116 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-2-Clause
+"""TCP programs that know nothing of RDMA, over the distribution's librspreload.so and uroce.
+
+What shows that it was RDMA: nobody listens on the kernel's TCP port meanwhile.
+"""
+import contextlib
+import filecmp
+import glob
+import os
+import pathlib
+import re
+import sys
+import tempfile
+import time
+
+import programs
+import run_apps
+
+PRELOAD = glob.glob("/usr/lib/*/rsocket/librspreload.so")
+LEN = 20_000_000
+LOSS = ("UROCE_FAULT", "drop=0.5%,seed=7")
+
+
+class Bench:
+    """Starts programs on both sides of the loopback address."""
+
+    def __init__(self, runner, host, folder):
+        self.runner = runner
+        self.host = host
+        self.folder = folder
+        self.port = programs.free_port()
+        self.started = []
+
+    def start(self, line, env=()):
+        process = self.runner.start(self.host, ["sh", "-c", "exec " + line],
+                                    [("LD_PRELOAD", PRELOAD[0]), *env])
+        self.started.append(process)
+        return process
+
+    def ask(self, line, env=()):
+        """Starts a client until it is not refused; the server may not listen yet."""
+        deadline = time.monotonic() + programs.HANGING_S
+        while True:
+            client = self.start(line, env)
+            if client.wait(deadline) == 0:
+                return client
+            assert time.monotonic() < deadline, "no end:\n" + programs.told(self.started[:1] + [client])
+            assert re.search("refused|unable to connect", client.output, re.I), client.output
+            time.sleep(0.05)
+
+    def expect_no_tcp(self, server):
+        assert server.alive(), server.output
+        assert not programs.listens(server.pid, self.port), "the server listens on TCP"
+
+
+@contextlib.contextmanager
+def bench(runner, host):
+    with tempfile.TemporaryDirectory(prefix="uroce-preload-") as folder:
+        os.chmod(folder, 0o777)
+        made = Bench(runner, host, pathlib.Path(folder))
+        try:
+            yield made
+        finally:
+            for process in made.started:
+                process.kill()
+
+
+def measure(made, options, env=()):
+    server = made.start("iperf3 -s -B 127.0.0.1 -p %d" % made.port, env)
+    client = made.ask("iperf3 -c 127.0.0.1 -p %d %s" % (made.port, options), env)
+    made.expect_no_tcp(server)
+    received = re.findall(r"^\[.*\s([\d.]+) MBytes .*receiver", client.output, re.M)
+    assert received and all(float(number) > 0 for number in received), client.output
+    return client
+
+
+def iperf3_sends(made):
+    measure(made, "-n 20M")
+
+
+def iperf3_receives_on_two_streams(made):
+    measure(made, "-n 10M -R -P 2")
+
+
+def iperf3_sends_although_packets_are_lost(made):
+    client = measure(made, "-n 4M", (LOSS, programs.PATIENCE_AT_LOSS))
+    assert re.search(r"packets seen, [1-9]\d* hit", client.output), client.output
+
+
+def a_file_over_tls_arrives_whole(made):
+    """TLS authenticates each record, and the files are compared."""
+    source, copy = made.folder / "source", made.folder / "copy"
+    source.write_bytes(os.urandom(LEN))
+    secret = "-psk 0123456789abcdef -tls1_2 -quiet"
+    server = made.start("sleep 1000 | exec openssl s_server -accept 127.0.0.1:%d -nocert %s > %s"
+                        % (made.port, secret, copy))
+    deadline = time.monotonic() + programs.HANGING_S
+    while not copy.exists() or copy.stat().st_size != LEN:
+        assert time.monotonic() < deadline, programs.told(made.started)
+        if len(made.started) == 1 or not made.started[-1].alive():
+            made.start("openssl s_client -connect 127.0.0.1:%d %s -nocommands < %s"
+                       % (made.port, secret, source))
+        time.sleep(0.1)
+    made.expect_no_tcp(server)
+    assert filecmp.cmp(source, copy, shallow=False), "the copy is another"
+
+
+CASES = [iperf3_sends, iperf3_receives_on_two_streams, iperf3_sends_although_packets_are_lost,
+         a_file_over_tls_arrives_whole]
+
+if __name__ == "__main__":
+    if not PRELOAD:
+        print("skipped: librspreload.so is not there")
+        sys.exit(run_apps.SKIPPED)
+    sys.exit(run_apps.run_functions(__doc__.splitlines()[0], CASES, bench))
