@@ -36,7 +36,7 @@ static uint8_t least(uint8_t a, uint8_t b)
 
 /*
  * A peer may offer and ask for more than our device does: perftest's servers answer with what their
- * device can, 128 on Linux's soft-RoCE, whatever the REQ said. (IBA 12.7.30 has it no larger.)
+ * device can, 128 on Linux's soft-RoCE, whatever the REQ said. (IBA 12.7 has it no larger.)
  */
 static struct agreement agreement_of(const struct id_handle *h, const struct cm_message *m)
 {

@@ -3,12 +3,20 @@
 
 Each is run with uroce as the server and as the client, over each address family that it names.
 """
+import collections
 import dataclasses
+import pathlib
 import re
+import struct
+import sys
 
 import cases
 import cm_cases
 import programs
+import transfers
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "golden/captures"))
+import check_icrc  # noqa: E402
 
 WIDE = 4096    # path MTU of jumbo frames (MTU 9000)
 NARROW = 1024  # ... and of ordinary Ethernet (MTU 1500)
@@ -29,6 +37,11 @@ class Row:
     shown: str = ""        # what the case's arguments do not say
     kernel_expect: object = None  # where the kernel serves, if that is something else
     may_fail: bool = False  # expect judges all, the sides' statuses too
+    capture: object = None  # what is wrong with what the guest's interface saw, a file, or None
+
+    @property
+    def program(self):
+        return " ".join(filter(None, (self.case.program, self.case.arguments, self.shown)))
 
     @property
     def name(self):
@@ -122,8 +135,8 @@ def verified(run):
     return None
 
 
-def transfers(*lines, families=("ipv4", "ipv6")):
-    return [cases.Case("verified_transfer", line, family, verified,
+def verifying(*lines, families=("ipv4", "ipv6"), **how):
+    return [cases.Case("verified_transfer", line, family, **{"expect": verified, **how},
                        serve="--port {port} --gid {own}",
                        connect="--port {port} --gid {own} {address}")
             for line in lines for family in families]
@@ -131,9 +144,9 @@ def transfers(*lines, families=("ipv4", "ipv6")):
 
 # Every size up to some, and odd ones; SEND, WRITE, READ and atomics at once.
 DATA = [
-    *rows("data", transfers("--mtu 1024 -n 100 -s 5001 -q 2", "--mtu 1024 -n 30 -x -s 10001",
+    *rows("data", verifying("--mtu 1024 -n 100 -s 5001 -q 2", "--mtu 1024 -n 30 -x -s 10001",
                             "--mtu 1024 -n 60 -x -s 3 -d 8")),
-    *rows("data", transfers("--mtu 4096 -n 60 -s 40001 -q 2"), mtus=(WIDE,)),
+    *rows("data", verifying("--mtu 4096 -n 60 -s 40001 -q 2"), mtus=(WIDE,)),
 ]
 
 # --- exact operations, and their errors ---
@@ -186,7 +199,8 @@ OPERATIONS = [
     *succeed("recv:4096:2 send_inv:10"),
     *succeed("recv:4096:2 send_inv:3000"),
     *succeed("write_mw:10 write_mw:3001 read_mw:10 read_mw:3001"),
-    *operations("write_mw_oob:3000", ACCESS),
+    # Linux 6.1 looks at the bounds of the region beneath the window alone.
+    *operations("write_mw_oob:3000", ACCESS, kernel=(0,)),
     *operations("recv:4096:2 write_mw:10 send_inv:10 write_mw:10", 0, 0, ACCESS),
     *operations("write:8 write_rkey:3000", 0, ACCESS),
     *operations("write_oob:3000", ACCESS),
@@ -214,7 +228,7 @@ NETEM = "delay 500us loss 1% reorder 2%"
 def lossy():
     """What verifies its data, with enough packets that some are hit."""
     faulty = [
-        *transfers("--mtu 1024 -n 60 -s 20001 -q 2"),
+        *verifying("--mtu 1024 -n 60 -s 20001 -q 2"),
         *cases.pingpongs("ibv_rc_pingpong", "-c -n 100 -s 10001 -m 1024"),
         *cm_cases.connected("rping", "-C 20 -V -v -S 5000", **RPING),
         *cm_cases.connected("ucmatose", "-c 5 -C 5 -S 5000", expect=cm_cases.FINISHED),
@@ -229,4 +243,56 @@ def lossy():
         yield Row(case, "loss (tc)", (WIDE,), over_tcp=met, netem=NETEM)
 
 
-ROWS = [*RDMACM, *VERBS, *DATA, *OPERATIONS, *lossy()]
+# --- the identification of IPv4, which the ICRC covers and a UDP socket does not see ---
+
+KERNEL, UROCE = bytes([10, 77, 0, 2]), bytes([10, 77, 0, 1])
+
+
+def numbered(path):
+    """Every packet's ICRC covers the identification that it has: the kernel's run, ours count the
+    segments of a batch that a kernel cut."""
+    seen = collections.defaultdict(list)
+    for _, link, frame in check_icrc.frames(path):
+        found = check_icrc.roce(check_icrc.ip_of(link, frame))
+        if not found:
+            continue
+        ihl, ip = found
+        identification, fragment = struct.unpack_from(">HH", ip, 4)
+        if check_icrc.icrc(ihl, ip) != struct.unpack_from("<I", ip, len(ip) - 4)[0]:
+            return "a packet from %s has a wrong ICRC" % ".".join(map(str, ip[12:16]))
+        if fragment != 0x4000:
+            return "a packet without DF, or a fragment"
+        seen[ip[12:16]].append(identification)
+    if len(set(seen[KERNEL])) < len(seen[KERNEL]) / 2:
+        return "the kernel's identifications do not run"
+    if not {0, 1, 2, 3} <= set(seen[UROCE]) or max(seen[UROCE]) >= 64:
+        return "uroce's identifications are %s" % sorted(set(seen[UROCE]))
+    return None
+
+
+def told(run):
+    """The output of uroce's side, which tells its counters."""
+    return run.client if "rcv_datagrams" in run.client else run.server
+
+
+def accepts_all(run):
+    rejected = transfers.counter(told(run), "icrc_error")
+    return verified(run) or ("%d ICRCs found wrong" % rejected if rejected else None)
+
+
+def rejects_some(run):
+    return verified(run) or (None if transfers.counter(told(run), "icrc_error") else
+                             "no ICRC found wrong")
+
+
+IDENTIFICATION = [
+    *rows("identification", verifying("--mtu 1024 -n 20 -x -s 30001", families=("ipv4",),
+                                      expect=accepts_all, env=transfers.COUNTED),
+          capture=numbered),
+    # The kernel sends UDP without a checksum: damage reaches us.
+    *rows("identification", verifying("--mtu 1024 -n 60 -s 20001", expect=rejects_some,
+                                      env=(*transfers.COUNTED, programs.PATIENCE_AT_LOSS)),
+          mtus=(WIDE,), netem="corrupt 2%"),
+]
+
+ROWS = [*RDMACM, *VERBS, *DATA, *OPERATIONS, *lossy(), *IDENTIFICATION]

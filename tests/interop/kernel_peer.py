@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: BSD-2-Clause
 """The virtual machine with the kernel's soft-RoCE, and programs in it (rxe-peer does the work)."""
+import contextlib
 import itertools
 import os
 import pathlib
+import re
 import shlex
 import subprocess
 import sys
@@ -22,6 +24,7 @@ NETDEV_MTU = {4096: 9000, 1024: 1500}  # by path MTU
 ENVIRONMENT = {"RXE_PEER_NETNS": NETNS, "RXE_PEER_SSH_BASE": "20870",
                "RXE_PEER_STATE": "/tmp/uroce-interop-%d" % os.getuid(), "RXE_PEER_NICE": "10"}
 KILLED_AFTER_S = 5
+CAPTURE_S = 120
 
 
 class Program(programs.Process):
@@ -83,6 +86,22 @@ class Guest:
         line = "for _ in $(seq 50); do %s && exit; sleep 0.1; done; exit 1" % look
         return self.command("run", line, check=False).returncode == 0
 
+    @contextlib.contextmanager
+    def capturing(self, path):
+        """Writes what the guest's interface sees of RoCE meanwhile to a file here."""
+        dump = Program(self, ["tcpdump", "-i", "eth0", "-s", "9500", "-B", "16384", "-U", "-Z", "root", "-w",
+                              "/tmp/capture", "udp port 4791"], CAPTURE_S)
+        while dump.alive() and "listening on" not in dump.output:
+            time.sleep(0.05)
+        try:
+            yield
+            time.sleep(1)  # for what is still on its way to the file
+        finally:
+            dump.kill()
+        if "0 packets dropped by kernel" not in dump.output:
+            raise programs.Failure("the capture is not whole\n" + dump.output)
+        self.command("get", "/tmp/capture", path)
+
     def put(self, path):
         """Copies a program there. Returns how to call it."""
         there = "/tmp/" + os.path.basename(path)
@@ -91,7 +110,7 @@ class Guest:
 
     def hinder(self, netem):
         """Traffic control treats what leaves and what comes so (tc-netem(8)); "" is none."""
-        if self._netem == netem:
+        if not netem and not self._netem:
             return
         lines = ["tc qdisc del dev eth0 root 2>/dev/null", "tc qdisc del dev eth0 ingress 2>/dev/null",
                  "ip link del ifb0 2>/dev/null"]
@@ -105,6 +124,11 @@ class Guest:
                       "dev ifb0"]
         self.run("\n".join(lines + ["true"]))
         self._netem = netem
+
+    def hindered(self):
+        """How many packets traffic control has lost, of the present hindrance."""
+        shown = self.run("tc -s qdisc show | grep -A1 netem")
+        return sum(int(word) for word in re.findall(r"dropped (\d+)", shown))
 
     def set_mtu(self, path_mtu):
         """The MTU of both ends and of what is between them."""
