@@ -67,8 +67,8 @@ int cm_id_new(struct cm *cm, void *user, struct cm_id **out);
 void cm_id_free(struct cm_id *id, uint64_t now);
 
 /*
- * Before the process ends: says farewell for all that the caller has not freed, as cm_id_free. Only
- * cm_transmit and cm_free may follow.
+ * Before the process ends: says farewell for all that the caller has not freed, as cm_id_free. The
+ * IDs stay: a thread that does not know of the end yet may go on using and freeing them.
  */
 void cm_leave(struct cm *cm, uint64_t now);
 

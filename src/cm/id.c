@@ -267,41 +267,48 @@ void cm_id_release(struct cm_id *id)
     free(id);
 }
 
-void cm_id_free(struct cm_id *id, uint64_t now)
+/* The last word of an ID. False when nothing is to be waited for after it. */
+static bool say_farewell(struct cm_id *id, uint64_t now)
 {
     const struct cm_bytes none = {0};
 
-    id->orphan = true;
-    drop_events(id);
-    cm_id_answered(id);
     switch (id->state) {
     case CM_STATE_LISTENING:
         end_children(id, now);
-        break;
+        return false;
     case CM_STATE_REQ_SENT:
         cm_send_reject(id, CM_REASON_TIMEOUT);
-        break;
+        return false;
     case CM_STATE_REP_SENT:
     case CM_STATE_REQ_RECEIVED:
     case CM_STATE_REP_RECEIVED:
         cm_refuse(id, CM_REASON_CONSUMER, none, none, now);
-        return; /* an orphan until it was said often enough */
+        return true; /* until it was said often enough */
     case CM_STATE_SIDR_RECEIVED:
         cm_resolve_reply(id, CM_SIDR_REJECTED, 0, 0, none, now);
-        return;
+        return true;
     case CM_STATE_ESTABLISHED:
         cm_disconnect(id, none, now);
-        return;
+        return true;
     case CM_STATE_DREQ_SENT:
     case CM_STATE_TIMEWAIT:
     case CM_STATE_ANSWERED:
-        return;
+        return true;
     case CM_STATE_IDLE:
     case CM_STATE_SIDR_SENT:
     case CM_STATE_OVER:
         break;
     }
-    cm_id_release(id);
+    return false;
+}
+
+void cm_id_free(struct cm_id *id, uint64_t now)
+{
+    id->orphan = true;
+    drop_events(id);
+    cm_id_answered(id);
+    if (!say_farewell(id, now))
+        cm_id_release(id);
 }
 
 void cm_leave(struct cm *cm, uint64_t now)
@@ -311,8 +318,8 @@ void cm_leave(struct cm *cm, uint64_t now)
 
     /* The end of a listener ends others, and has nothing to say itself. */
     HASH_ITER (by_comm_id, cm->ids, id, next) {
-        if (!id->orphan && id->state != CM_STATE_LISTENING)
-            cm_id_free(id, now);
+        if (!id->orphan && id->state != CM_STATE_LISTENING && !say_farewell(id, now))
+            cm_enter_over(id);
     }
 }
 

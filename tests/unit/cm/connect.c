@@ -130,6 +130,26 @@ static void a_service_has_one_listener_an_address(void **state)
     assert_ptr_equal(event_of(f->b, CM_EVENT_REQUEST).listener, f->listener);
 }
 
+/* As when one thread calls exit while another has the IDs still. */
+static void after_its_farewell_a_manager_has_its_ids_still(void **state)
+{
+    struct fixture *f = *state;
+    struct cm_id *idle;
+    uint32_t count;
+
+    assert_int_equal(cm_id_new(f->a, NULL, &idle), 0);
+    ask(f);
+    passes(f, f->a, CM_REQ);
+    count = cm_id_count(f->a);
+    cm_leave(f->a, f->now);
+    passes(f, f->a, CM_REJ);
+    assert_int_equal(cm_id_count(f->a), count);
+    assert_int_equal(cm_id_state(f->active), CM_STATE_OVER);
+    cm_id_free(f->active, f->now);
+    cm_id_free(idle, f->now);
+    assert_int_equal(cm_id_count(f->a), count - 2);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -139,6 +159,7 @@ int main(void)
         TEST(a_full_backlog_is_silent_until_there_is_room),
         TEST(private_data_that_does_not_fit_is_refused),
         TEST(a_service_has_one_listener_an_address),
+        TEST(after_its_farewell_a_manager_has_its_ids_still),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
