@@ -39,6 +39,11 @@ class Row:
     may_fail: bool = False  # expect judges all, the sides' statuses too
     capture: object = None  # what is wrong with what the guest's interface saw, a file, or None
 
+    def path_mtu(self, widest):
+        """Of its packets: what it says, or the largest that there is."""
+        said = re.search(r"(?:^| )(?:-m|--mtu) (\d+)(?: |$)", self.case.arguments)
+        return int(said.group(1)) if said else widest
+
     @property
     def program(self):
         return " ".join(filter(None, (self.case.program, self.case.arguments, self.shown)))
@@ -97,6 +102,10 @@ RDMACM = [
                expect=cm_cases.says(r": end 0$")),
     *connected("rdma_xclient", "", partner="rdma_xserver", families=("ipv4",), serve="-p {port}",
                expect=cm_cases.says(r": end 0$")),
+    # IPv4 alone: Linux joins no IPv6 group on RoCE v2.
+    *rows("RDMA CM", cm_cases.multicasts("ipv4", "239.1.2.3"), over_tcp=False),
+    *rows("RDMA CM", cm_cases.multicasts("ipv4", "239.1.2.3", "-o"), over_tcp=False,
+          shown="-o of the sender"),
     *perftests_connected("ib_send_bw", "-R -F -n 20", "-R -F -n 50 -c UD -s 1024"),
     *perftests_connected("ib_write_bw", "-R -F -n 20 -q 4"),
     *perftests_connected("ib_read_bw", "-R -F -n 20"),
@@ -107,8 +116,9 @@ RDMACM = [
 # --- queue pairs that meet over TCP ---
 
 VERBS = [
-    *pingpongs("ibv_rc_pingpong", "-c -n 100", "-c -n 50 -e -s 10001 -m 256"),
-    *pingpongs("ibv_rc_pingpong", "-c -n 50 -s 65536 -m 4096", mtus=(WIDE,)),
+    *pingpongs("ibv_rc_pingpong", "-c -n 100"),
+    *pingpongs("ibv_rc_pingpong", "-c -n 50 -e -s 10001 -m 256", "-c -n 50 -s 65536 -m 4096",
+               mtus=(WIDE,)),
     *pingpongs("ibv_uc_pingpong", "-c -n 100 -s 5000"),
     *pingpongs("ibv_ud_pingpong", "-c -n 100 -s 1024"),
     *pingpongs("ibv_srq_pingpong", "-c -n 100 -q 4"),
@@ -145,7 +155,7 @@ def verifying(*lines, families=("ipv4", "ipv6"), **how):
 # Every size up to some, and odd ones; SEND, WRITE, READ and atomics at once.
 DATA = [
     *rows("data", verifying("--mtu 1024 -n 100 -s 5001 -q 2", "--mtu 1024 -n 30 -x -s 10001",
-                            "--mtu 1024 -n 60 -x -s 3 -d 8")),
+                            "--mtu 1024 -n 60 -x -s 3 -d 8"), mtus=(NARROW,)),
     *rows("data", verifying("--mtu 4096 -n 60 -s 40001 -q 2"), mtus=(WIDE,)),
 ]
 
@@ -166,13 +176,13 @@ def statuses(*wanted):
     return judge
 
 
-def operations(line, *wanted, options="-m 1024", kernel=None, families=("ipv4", "ipv6"), mtus=BOTH):
+def operations(line, *wanted, options="-m 1024", kernel=None, families=("ipv4", "ipv6")):
     """kernel: what comes of it where the kernel is the responder, if that is something else."""
     for family in families:
         case = cases.Case("rxeops", options, family, statuses(*wanted),
                           serve="-T 18 -g {gid} -p {port} -l",
                           connect="-T 18 -g {gid} -p {port} {address} " + line)
-        yield Row(case, "operations", mtus, shown=line,
+        yield Row(case, "operations", (WIDE,), shown=line,
                   kernel_expect=statuses(*kernel) if kernel else None, may_fail=True)
 
 
@@ -186,7 +196,7 @@ OPERATIONS = [
     *succeed("recv:8192:12 send:100 send:1501 send:3003 send_imm:101 send_imm:3001 write:102 "
              "write:3003 write_imm:103 write_imm:3001 read:1 read:1501 read:3003 cas fadd"),
     *succeed("recv:20000:12 send:4096 send:8001 send_imm:12287 write:4097 write:12288 "
-             "write_imm:8001 read:4095 read:12289 cas", options="-m 4096", mtus=(WIDE,)),
+             "write_imm:8001 read:4095 read:12289 cas", options="-m 4096"),
     *succeed("recv:64:4 send:0 send_imm:0 write:0 write_imm:0 read:0"),
     *succeed("recv:4096:8 write:3000+write:3000+send:100+send:100+read:3000+read:100+fadd+write:10"
              "+fence+write:20+cas+send:3000"),
@@ -288,7 +298,7 @@ def rejects_some(run):
 IDENTIFICATION = [
     *rows("identification", verifying("--mtu 1024 -n 20 -x -s 30001", families=("ipv4",),
                                       expect=accepts_all, env=transfers.COUNTED),
-          capture=numbered),
+          mtus=(WIDE,), capture=numbered),
     # The kernel sends UDP without a checksum: damage reaches us.
     *rows("identification", verifying("--mtu 1024 -n 60 -s 20001", expect=rejects_some,
                                       env=(*transfers.COUNTED, programs.PATIENCE_AT_LOSS)),

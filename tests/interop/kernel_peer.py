@@ -25,6 +25,10 @@ ENVIRONMENT = {"RXE_PEER_NETNS": NETNS, "RXE_PEER_SSH_BASE": "20870",
                "RXE_PEER_STATE": "/tmp/uroce-interop-%d" % os.getuid(), "RXE_PEER_NICE": "10"}
 KILLED_AFTER_S = 5
 CAPTURE_S = 120
+READY = "(others may come)"
+# Whether somebody listens on a port: of TCP, of RDMA CM.
+LISTENS_TCP = "cat /proc/net/tcp /proc/net/tcp6 | grep -q ':%04X 0*:0000 0A'"
+LISTENS_CM = "rdma resource show cm_id | grep -Eq 'state LISTEN.*:%d( |$)'"
 
 
 class Program(programs.Process):
@@ -32,13 +36,21 @@ class Program(programs.Process):
 
     _numbers = itertools.count()
 
-    def __init__(self, guest, words, timeout):
+    def __init__(self, guest, words, timeout, look=""):
+        """look: what finds out there that others may come; ready() says so."""
         self._guest = guest
         self._pid_file = "/tmp/program%d.%d" % (os.getpid(), next(self._numbers))
-        line = "echo $$ >%s; exec timeout -k %d %d %s" % (
-            self._pid_file, KILLED_AFTER_S, timeout, shlex.join(words))
+        watch = ""
+        if look:
+            watch = "(for _ in $(seq 100); do %s && echo '%s' && break; sleep 0.1; done) & " % (
+                look, READY)
+        line = "echo $$ >%s; %sexec timeout -k %d %d stdbuf -oL %s" % (
+            self._pid_file, watch, KILLED_AFTER_S, timeout, shlex.join(words))
         super().__init__([str(HERE / "rxe-peer"), "run", line], guest.env)
         self.words = words
+
+    def ready(self):
+        return READY in self.output
 
     def kill(self):
         if self.alive():
@@ -76,15 +88,8 @@ class Guest:
         """Runs a line of shell there. Returns its output."""
         return self.command("run", line, check=check, stdout=subprocess.PIPE, text=True).stdout
 
-    def start(self, words, timeout):
-        return Program(self, words, timeout)
-
-    def listens(self, port, over_tcp):
-        """Waits a while for somebody who listens there: by RDMA CM, or on a TCP port."""
-        look = ("cat /proc/net/tcp /proc/net/tcp6 | grep -q ':%04X 0*:0000 0A'" if over_tcp
-                else "rdma resource show cm_id | grep -Eq 'state LISTEN.*:%d( |$)'") % port
-        line = "for _ in $(seq 50); do %s && exit; sleep 0.1; done; exit 1" % look
-        return self.command("run", line, check=False).returncode == 0
+    def start(self, words, timeout, look=""):
+        return Program(self, words, timeout, look)
 
     @contextlib.contextmanager
     def capturing(self, path):
