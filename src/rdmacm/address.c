@@ -67,6 +67,13 @@ bool endpoint_is_any(const struct endpoint *e)
     return gid_equal(&e->gid, e->family == AF_INET ? &any_ipv4 : &any);
 }
 
+bool endpoint_is_loopback(const struct endpoint *e)
+{
+    static const struct gid loopback = {{[15] = 1}};
+
+    return e->family == AF_INET ? e->gid.bytes[12] == 127 : gid_equal(&e->gid, &loopback);
+}
+
 socklen_t address_len(int family)
 {
     return family == AF_INET ? sizeof(struct sockaddr_in) : sizeof(struct sockaddr_in6);

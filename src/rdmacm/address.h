@@ -23,6 +23,9 @@ void endpoint_write(const struct endpoint *e, struct sockaddr_storage *out);
 /* Is it the wildcard address of its family? */
 bool endpoint_is_any(const struct endpoint *e);
 
+/* Does it lead to this host only: of 127.0.0.0/8, or ::1? */
+bool endpoint_is_loopback(const struct endpoint *e);
+
 socklen_t address_len(int family);
 
 /*

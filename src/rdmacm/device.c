@@ -123,6 +123,16 @@ int device_find(const struct gid *gid, uint32_t scope_id, struct place *out)
     return result;
 }
 
+bool device_is_alone(const struct open_device *d)
+{
+    bool alone;
+
+    pthread_mutex_lock(&lock);
+    alone = open_all() == 0 && device_count == 1 && d == devices;
+    pthread_mutex_unlock(&lock);
+    return alone;
+}
+
 struct ibv_xrcd *device_xrcd(struct open_device *d)
 {
     struct ibv_xrcd_init_attr attr = {

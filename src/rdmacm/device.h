@@ -37,6 +37,9 @@ struct place {
  */
 int device_find(const struct gid *gid, uint32_t scope_id, struct place *out);
 
+/* Is there no other device? */
+bool device_is_alone(const struct open_device *d);
+
 /* The XRC domain of a device, which all IDs share. NULL with errno. */
 struct ibv_xrcd *device_xrcd(struct open_device *d);
 

@@ -77,16 +77,34 @@ void port_set_address(struct id_handle *h, const struct endpoint *at)
     endpoint_write(&e, &id->route.addr.src_storage);
 }
 
+/*
+ * The place of an address that an ID binds to; place->device stays NULL where it is of no device,
+ * as the wildcard is, and, as with Linux, the loopback address beside other devices: libfabric
+ * looks for all devices by it. 0 or a negative errno.
+ */
+static int find_place(const struct endpoint *e, struct place *place)
+{
+    int result;
+
+    *place = (struct place){0};
+    if (endpoint_is_any(e))
+        return 0;
+    result = device_find(&e->gid, e->scope_id, place);
+    if (!endpoint_is_loopback(e) || (result == 0 && device_is_alone(place->device)))
+        return result;
+    *place = (struct place){0};
+    return 0;
+}
+
 int port_bind(struct id_handle *h, const struct endpoint *at)
 {
     struct endpoint e = *at;
     struct place place;
-    int result = 0;
+    int result;
 
     if (h->bound)
         return -EINVAL;
-    if (!endpoint_is_any(&e))
-        result = device_find(&e.gid, e.scope_id, &place);
+    result = find_place(&e, &place);
     if (result != 0)
         return result;
     if (e.port == 0)
@@ -95,7 +113,7 @@ int port_bind(struct id_handle *h, const struct endpoint *at)
         result = take(h, &e);
     if (result != 0)
         return result;
-    if (!endpoint_is_any(&e)) {
+    if (place.device != NULL) {
         e.scope_id = place.ifindex;
         id_set_place(h, &place);
     }
