@@ -33,11 +33,12 @@ class Case:
     partner: str = ""    # the server's program, if it is another
     stays: bool = False  # the server goes on when its client has ended
     ready: str = ""      # what the server says when its client may come
+    label: str = ""      # for the name: what sets the case apart and is no argument of both sides
 
     @property
     def name(self):
         settings = " ".join("%s=%s" % pair for pair in self.env)
-        return " ".join(word for word in (self.program, self.arguments, self.family, settings)
+        return " ".join(word for word in (self.program, self.arguments, self.label, self.family, settings)
                         if word)
 
 

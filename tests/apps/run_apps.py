@@ -21,11 +21,12 @@ import time
 import cases
 import cm_cases
 import places
+import program_cases
 import programs
 
 SKIPPED = 77  # meson's word for it
 SLOW_S = 3    # worth a word
-GROUPS = {**cases.GROUPS, **cm_cases.GROUPS}
+GROUPS = {**cases.GROUPS, **cm_cases.GROUPS, **program_cases.GROUPS}
 
 
 def parse_arguments():
