@@ -134,9 +134,7 @@ static struct read_resource *remember(struct qp *qp, const struct packet *p)
         /* The oldest is being answered a second time, and its room is needed: its requester has
          * moved on. */
         assert(r->read_next != r->read_answered);
-        r->read_next++;
-        r->read_first = 0;
-        r->read_cursor = 0;
+        answer_advance(r);
     }
     r->read_tail++;
     r->msn = psn_add(r->msn, 1);
@@ -239,9 +237,17 @@ enum verdict execute(struct qp *qp, const struct packet *p)
     return VERDICT_UNSUPPORTED;
 }
 
+/* Whether response packet number packet of the request at counter at is going to leave anyway. */
+static bool answer_is_due(const struct responder *r, uint32_t at, uint32_t packet)
+{
+    if (at == r->read_next && at != r->read_tail)
+        return packet >= r->read_cursor;
+    return at - r->read_answered < r->read_tail - r->read_answered;
+}
+
 /*
  * The answer to a remembered READ or atomic is given again, from the PSN that
- * was asked for on; those after it follow, as the requester repeats them too.
+ * was asked for on; those after it when they are asked for again, too.
  * What is asked must be what was executed: a duplicate opens no other memory.
  */
 static void answer_again(struct qp *qp, const struct packet *p)
@@ -250,7 +256,7 @@ static void answer_again(struct qp *qp, const struct packet *p)
 
     for (uint32_t age = 1; age <= r->reads_size; age++) {
         uint32_t at = r->read_tail - age;
-        const struct read_resource *resource = read_resource_at(r, at);
+        struct read_resource *resource = read_resource_at(r, at);
         int32_t packet = psn_diff(p->h.bth.psn, resource->psn_first);
 
         if (packet < 0 || packet >= (int32_t)resource->packet_count)
@@ -261,13 +267,13 @@ static void answer_again(struct qp *qp, const struct packet *p)
             (p->h.reth.va != resource->va + (uint64_t)packet * qp->attr.pmtu ||
              p->h.reth.rkey != resource->rkey))
             return;
-        /* Not yet answered up to there: its first answer will do. */
-        if (at - r->read_next < r->read_tail - r->read_next &&
-            (at != r->read_next || (uint32_t)packet >= r->read_cursor))
+        if (answer_is_due(r, at, (uint32_t)packet))
             return;
-        r->read_next = at;
-        r->read_first = (uint32_t)packet;
-        r->read_cursor = (uint32_t)packet;
+        if (!resource->asked_again || (uint32_t)packet < resource->again_from)
+            resource->again_from = (uint32_t)packet;
+        resource->asked_again = true;
+        if ((int32_t)(at - r->read_next) <= 0)
+            answer_begin(r, at);
         return;
     }
 }

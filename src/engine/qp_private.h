@@ -109,8 +109,10 @@ struct read_resource {
     uint64_t va;
     uint32_t rkey;
     uint32_t length;
-    uint32_t srqn;     /* XRC: SRQ whose domain the memory is in */
-    uint64_t original; /* result of the atomic */
+    uint32_t srqn;       /* XRC: SRQ whose domain the memory is in */
+    uint64_t original;   /* result of the atomic */
+    bool asked_again;    /* a duplicate came whose answer is to come yet */
+    uint32_t again_from; /* then: the response packet that it begins with */
 };
 
 enum ack_kind {

@@ -111,6 +111,32 @@ static inline struct read_resource *read_resource_at(const struct responder *r, 
     return &r->reads[counter & (r->reads_size - 1)];
 }
 
+/* The request at counter at is answered next: from its start, or from where it is asked again. */
+static inline void answer_begin(struct responder *r, uint32_t at)
+{
+    const struct read_resource *resource = read_resource_at(r, at);
+
+    r->read_next = at;
+    r->read_first = at != r->read_tail && resource->asked_again ? resource->again_from : 0;
+    r->read_cursor = r->read_first;
+}
+
+/*
+ * The one that was being answered is done with. After it comes what is asked
+ * again, in the order of PSNs and no other, and then what was never answered.
+ */
+static inline void answer_advance(struct responder *r)
+{
+    uint32_t at = r->read_next + 1;
+
+    read_resource_at(r, r->read_next)->asked_again = false;
+    if ((int32_t)(at - r->read_answered) > 0)
+        r->read_answered = at;
+    while (at != r->read_answered && !read_resource_at(r, at)->asked_again)
+        at++;
+    answer_begin(r, at);
+}
+
 static inline struct sge_list receive_sges(const struct qp *qp, const struct recv_wqe *wqe)
 {
     const struct srq *srq = qp_srq(qp);

@@ -139,9 +139,7 @@ static void fail_read(struct qp *qp, struct psn psn, enum verdict v)
     }
     if (r->ack == ACK_NONE) /* an acknowledgement that is due is news to everybody */
         put_nak(r, psn, v);
-    r->read_next++;
-    r->read_first = 0;
-    r->read_cursor = 0;
+    answer_advance(r);
 }
 
 /* XRC: that of the SRQ that the request named; NULL, where nothing is found, when it is gone. */
@@ -245,13 +243,8 @@ static bool append_answer(struct qp *qp, struct response_batch *b)
     if (fetched ? !append_atomic(qp, b, resource) : !append_read(qp, b, resource))
         return false;
     r->read_cursor++;
-    if (r->read_cursor == resource->packet_count) {
-        r->read_next++;
-        r->read_first = 0;
-        r->read_cursor = 0;
-        if ((int32_t)(r->read_next - r->read_answered) > 0)
-            r->read_answered = r->read_next;
-    }
+    if (r->read_cursor == resource->packet_count)
+        answer_advance(r);
     return true;
 }
 
