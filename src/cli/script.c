@@ -331,6 +331,7 @@ int command_script(int argc, char **argv)
     tool =
         (struct script_tool){.psn = PSN_DEFAULT, .self = argv[0], .settle_ms = SETTLE_DEFAULT_MS};
     argp_parse(&argp, argc, argv, 0, NULL, &tool);
+    setvbuf(stdout, NULL, _IOLBF, 0); /* each script as it ends */
     tool.subject = open_peer(&tool);
     if (tool.subject == NULL)
         return EXIT_NOT_UNDERSTOOD;

@@ -71,11 +71,17 @@ const struct word state_words[] = {
 };
 
 const struct word event_words[] = {
-    {"cq_err", ENGINE_EVENT_CQ_ERR},         {"qp_fatal", ENGINE_EVENT_QP_FATAL},
-    {"qp_req_err", ENGINE_EVENT_QP_REQ_ERR}, {"qp_access_err", ENGINE_EVENT_QP_ACCESS_ERR},
-    {"comm_est", ENGINE_EVENT_COMM_EST},     {"sq_drained", ENGINE_EVENT_SQ_DRAINED},
-    {"srq_err", ENGINE_EVENT_SRQ_ERR},       {"srq_limit", ENGINE_EVENT_SRQ_LIMIT},
-    {"last_wqe", ENGINE_EVENT_LAST_WQE},     {NULL, 0},
+    {"cq_err", ENGINE_EVENT_CQ_ERR},
+    {"qp_fatal", ENGINE_EVENT_QP_FATAL},
+    {"qp_req_err", ENGINE_EVENT_QP_REQ_ERR},
+    {"qp_access_err", ENGINE_EVENT_QP_ACCESS_ERR},
+    {"comm_est", ENGINE_EVENT_COMM_EST},
+    {"sq_drained", ENGINE_EVENT_SQ_DRAINED},
+    {"srq_err", ENGINE_EVENT_SRQ_ERR},
+    {"srq_limit", ENGINE_EVENT_SRQ_LIMIT},
+    {"last_wqe", ENGINE_EVENT_LAST_WQE},
+    {"any", EVENT_ANY},
+    {NULL, 0},
 };
 
 const struct word work_words[] = {

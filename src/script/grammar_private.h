@@ -161,6 +161,7 @@ extern const struct word service_words[];
 extern const struct word nothing_words[]; /* enum nothing */
 
 #define WORK_RECV 256u
+#define EVENT_ANY 256u
 
 /* What "no" speaks of. */
 enum nothing { NO_COMPLETION, NO_EVENT };

@@ -56,25 +56,36 @@ static void member_store(struct headers *h, const struct field_info *info, uint6
     }
 }
 
-/* The syndrome that ack, nak or rnr say; that of an ACK without credits when none does. */
-static bool syndrome_of(struct run *run, const struct statement *st, uint8_t *out)
+/* Which of ack, nak and rnr a line has, or NULL; *kind: that of an ACK then. */
+static const struct field *syndrome_field(const struct statement *st, enum aeth_kind *kind)
 {
     static const struct {
         enum field_row row;
         enum aeth_kind kind;
     } kinds[] = {{FIELD_ACK, AETH_ACK}, {FIELD_NAK, AETH_NAK}, {FIELD_RNR, AETH_RNR_NAK}};
 
-    *out = aeth_make(AETH_ACK, AETH_CREDITS_INVALID);
+    *kind = AETH_ACK;
     for (unsigned i = 0; i < sizeof(kinds) / sizeof(kinds[0]); i++) {
         const struct field *f = field_find(st, kinds[i].row);
-        uint64_t value = AETH_CREDITS_INVALID;
 
         if (f == NULL)
             continue;
-        if (f->given && !run_field(run, st, f, &value))
-            return false;
-        *out = aeth_make(kinds[i].kind, (unsigned)value);
+        *kind = kinds[i].kind;
+        return f;
     }
+    return NULL;
+}
+
+/* The syndrome that a line says; that of an ACK without credits when it says none. */
+static bool syndrome_make(struct run *run, const struct statement *st, uint8_t *out)
+{
+    enum aeth_kind kind;
+    const struct field *f = syndrome_field(st, &kind);
+    uint64_t value = AETH_CREDITS_INVALID;
+
+    if (f != NULL && f->given && !run_field(run, st, f, &value))
+        return false;
+    *out = aeth_make(kind, (unsigned)value);
     return true;
 }
 
@@ -91,7 +102,7 @@ static bool headers_make(struct run *run, const struct statement *st, uint32_t p
                 .dest_qpn = run->offer.qpn},
         .deth = {.src_qpn = run->subject->peer_qpn, .qkey = run->setup.attr.qkey},
     };
-    if (!syndrome_of(run, st, &h->aeth.syndrome))
+    if (!syndrome_make(run, st, &h->aeth.syndrome))
         return false;
     for (uint32_t i = 0; i < st->field_count; i++) {
         const struct field_info *info = &field_infos[st->fields[i].row];
@@ -204,28 +215,31 @@ static void syndrome_text(uint8_t syndrome, char out[VALUE_TEXT_SIZE])
     }
 }
 
-/* An ACK may offer any credits unless the line says which. */
+/* A bare ack may offer any credits, a bare nak name any reason. */
 static bool match_syndrome(struct run *run, const struct statement *st, const struct packet *p,
                            struct differences *d)
 {
-    const struct field *ack = field_find(st, FIELD_ACK);
+    static const char *const names[] = {
+        [AETH_ACK] = "ack", [AETH_RNR_NAK] = "rnr", [AETH_NAK] = "nak"};
     const uint8_t came = p->h.aeth.syndrome;
-    bool any_credits = ack == NULL || !ack->given || ack->capture != SCRIPT_NONE;
-    uint8_t expected;
+    enum aeth_kind kind;
+    const struct field *f = syndrome_field(st, &kind);
+    const bool any_value = f == NULL || !f->given || f->capture != SCRIPT_NONE;
+    uint64_t value = 0;
     struct difference *r;
 
     if ((p->operation->headers & HEADER_AETH) == 0 || field_find(st, FIELD_SYNDROME) != NULL)
         return true;
-    if (!syndrome_of(run, st, &expected))
+    if (!any_value && !run_field(run, st, f, &value))
         return false;
-    if (ack != NULL && ack->changed && !ack->given)
-        expected = aeth_make(AETH_RNR_NAK, 0);
-    any_credits = any_credits && aeth_kind(expected) == AETH_ACK;
-    r = difference_add(d, "syndrome", any_credits ? aeth_kind(came) != AETH_ACK : came != expected);
-    if (any_credits)
-        snprintf(r->expected, sizeof(r->expected), "ack");
+    if (any_value && f != NULL && f->changed)
+        kind = AETH_RNR_NAK;
+    r = difference_add(d, "syndrome",
+                       aeth_kind(came) != kind || (!any_value && aeth_value(came) != value));
+    if (any_value)
+        snprintf(r->expected, sizeof(r->expected), "%s", names[kind]);
     else
-        syndrome_text(expected, r->expected);
+        syndrome_text(aeth_make(kind, (unsigned)value), r->expected);
     syndrome_text(came, r->came);
     return true;
 }

@@ -310,6 +310,22 @@ static int check_payload(struct parse *p, const struct statement *st)
     return 0;
 }
 
+/* ack, nak, rnr and syndrome are one byte. */
+static int check_syndrome(struct parse *p, const struct statement *st)
+{
+    static const enum field_row rows[] = {FIELD_ACK, FIELD_NAK, FIELD_RNR, FIELD_SYNDROME};
+    const struct field *nak = field_find(st, FIELD_NAK);
+    unsigned count = 0;
+
+    for (unsigned i = 0; i < sizeof(rows) / sizeof(rows[0]); i++)
+        count += field_find(st, rows[i]) != NULL;
+    if (count > 1)
+        return parse_refuse(p, p->line_start, "choose one of ack, nak, rnr and syndrome");
+    if (st->kind == STATEMENT_INJECT && nak != NULL && !nak->given)
+        return parse_refuse(p, p->line_start + nak->column - 1, "nak wants a value: nak=...");
+    return 0;
+}
+
 static int parse_packet(struct parse *p, struct statement *st)
 {
     int error = parse_opcode(p, next_word(p), &st->what);
@@ -317,6 +333,8 @@ static int parse_packet(struct parse *p, struct statement *st)
     if (error == 0)
         error = parse_fields(p, st, st->kind == STATEMENT_INJECT ? ON_IN : ON_OUT,
                              opcode_headers((uint8_t)st->what));
+    if (error == 0)
+        error = check_syndrome(p, st);
     return error != 0 ? error : check_payload(p, st);
 }
 
@@ -369,6 +387,10 @@ static int parse_listed(struct parse *p, struct statement *st, const struct word
     if (error != 0)
         return error;
     word = next_word(p);
+    if (st->kind == STATEMENT_EVENT && span_is(word, "maybe")) {
+        st->optional = true;
+        word = next_word(p);
+    }
     if (word.at == NULL)
         return 0;
     if (!span_is(word, "within"))

@@ -29,6 +29,8 @@
 #include "wire/packet.h"
 
 #define LINE_SIZE 8192u
+#define HOST_SIZE 256u
+#define PORT_SIZE 16u
 #define CHUNK_LEN 1024u /* bytes of memory in one line */
 #define ANSWER_MAX_S 30 /* a program that says nothing for so long is gone */
 /* What is right is not late on a busy machine; what is wrong comes soon on any. */
@@ -40,7 +42,9 @@
 
 struct remote {
     struct subject base;
-    int tcp;
+    char host[HOST_SIZE];
+    char port[PORT_SIZE];
+    int tcp; /* -1: it broke, the next script connects anew */
     int udp;
     bool ipv6;
     struct sockaddr_storage peer; /* port 4791 there */
@@ -66,6 +70,14 @@ static int fail(struct remote *r, int error, const char *what)
 }
 
 /* --- lines --- */
+
+static void hang_up(struct remote *r)
+{
+    if (r->tcp >= 0)
+        close(r->tcp);
+    r->tcp = -1;
+    r->line_len = 0;
+}
 
 static int write_all(int fd, const char *bytes, size_t len)
 {
@@ -123,11 +135,13 @@ static int call(struct remote *r, const char **out, const char *format, ...)
     va_end(ap);
     if (len < 0 || (size_t)len >= sizeof(line))
         return fail(r, -EMSGSIZE, "a line to the responder");
-    error = write_all(r->tcp, line, (size_t)len);
+    error = r->tcp >= 0 ? write_all(r->tcp, line, (size_t)len) : -ENOTCONN;
     if (error == 0)
         error = read_line(r);
-    if (error != 0)
+    if (error != 0) { /* an answer that comes too late must not be taken for the next one's */
+        hang_up(r);
         return fail(r, error, "the responder");
+    }
     if (strncmp(r->answer, "ok", 2) == 0) {
         *out = r->answer + 2;
         return 0;
@@ -153,6 +167,38 @@ static uint64_t take_number(const char **at)
 }
 
 /* --- the application --- */
+
+static int connect_tcp(const char *host, const char *port, char error[SCRIPT_ERROR_SIZE])
+{
+    const struct addrinfo hints = {.ai_socktype = SOCK_STREAM};
+    const struct timeval patience = {.tv_sec = ANSWER_MAX_S};
+    const int one = 1;
+    struct addrinfo *to;
+    int result = getaddrinfo(host, port, &hints, &to);
+    int fd = -1;
+
+    if (result != 0) {
+        snprintf(error, SCRIPT_ERROR_SIZE, "%.100s: %s", host, gai_strerror(result));
+        return -1;
+    }
+    for (const struct addrinfo *a = to; a != NULL && fd < 0; a = a->ai_next) {
+        fd = socket(a->ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
+        if (fd >= 0 && connect(fd, a->ai_addr, a->ai_addrlen) != 0) {
+            result = errno;
+            close(fd);
+            fd = -1;
+        }
+    }
+    freeaddrinfo(to);
+    if (fd < 0) {
+        snprintf(error, SCRIPT_ERROR_SIZE, "%.100s port %.10s: %.60s (is script_responder there?)",
+                 host, port, strerror(result));
+        return -1;
+    }
+    (void)setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one));
+    (void)setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof(patience));
+    return fd;
+}
 
 static size_t append(char *out, size_t at, uint64_t number)
 {
@@ -195,6 +241,10 @@ static int remote_open(struct subject *s, const struct setup *setup, struct offe
     int error;
 
     drain(r);
+    if (r->tcp < 0)
+        r->tcp = connect_tcp(r->host, r->port, s->error);
+    if (r->tcp < 0)
+        return -ENOTCONN;
     for (unsigned i = 0; i < sizeof(numbers) / sizeof(numbers[0]); i++)
         len = append(words, len, numbers[i]);
     for (uint32_t i = 0; i < setup->region_count; i++) {
@@ -482,38 +532,6 @@ static struct gid gid_of(const struct sockaddr_storage *a)
     return gid;
 }
 
-static int connect_tcp(const char *host, const char *port, char error[SCRIPT_ERROR_SIZE])
-{
-    const struct addrinfo hints = {.ai_socktype = SOCK_STREAM};
-    const struct timeval patience = {.tv_sec = ANSWER_MAX_S};
-    const int one = 1;
-    struct addrinfo *to;
-    int result = getaddrinfo(host, port, &hints, &to);
-    int fd = -1;
-
-    if (result != 0) {
-        snprintf(error, SCRIPT_ERROR_SIZE, "%.100s: %s", host, gai_strerror(result));
-        return -1;
-    }
-    for (const struct addrinfo *a = to; a != NULL && fd < 0; a = a->ai_next) {
-        fd = socket(a->ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
-        if (fd >= 0 && connect(fd, a->ai_addr, a->ai_addrlen) != 0) {
-            result = errno;
-            close(fd);
-            fd = -1;
-        }
-    }
-    freeaddrinfo(to);
-    if (fd < 0) {
-        snprintf(error, SCRIPT_ERROR_SIZE, "%.100s port %.10s: %s (is script_responder there?)",
-                 host, port, strerror(result));
-        return -1;
-    }
-    (void)setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one));
-    (void)setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof(patience));
-    return fd;
-}
-
 /* Writes IPv4 addresses that came as IPv6 ones as what they are. */
 static void unmap(struct sockaddr_storage *a)
 {
@@ -589,6 +607,8 @@ struct subject *remote_subject_new(const char *host, const char *port,
                                .patience_ns = PATIENCE_NS,
                                .settle_ns = SETTLE_NS,
                                .peer_qpn = SUBJECT_PEER_QPN};
+    snprintf(r->host, sizeof(r->host), "%s", host);
+    snprintf(r->port, sizeof(r->port), "%s", port);
     r->udp = -1;
     r->tcp = connect_tcp(host, port, error);
     result = r->tcp < 0 ? -1 : open_udp(r, error);
@@ -609,7 +629,6 @@ void remote_subject_free(struct subject *s)
         return;
     if (r->udp >= 0)
         close(r->udp);
-    if (r->tcp >= 0)
-        close(r->tcp);
+    hang_up(r);
     free(r);
 }

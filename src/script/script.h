@@ -88,6 +88,7 @@ struct statement {
     uint64_t after_ns;       /* not before */
     uint64_t within_ns;      /* not later */
     bool timed;              /* within was given */
+    bool optional;           /* EVENT: it may also not come */
     bool changed;            /* by script_mutate: what is another */
     uint32_t field_count;
     struct field fields[SCRIPT_FIELDS_MAX];

@@ -281,7 +281,8 @@ static int parse_flag(struct parse *p, struct span value, struct field *f)
 int parse_value(struct parse *p, struct span name, struct span value, struct field *f)
 {
     const enum value_kind kind = field_infos[f->row].value;
-    const bool may_be_bare = kind == VALUE_FLAG || kind == VALUE_CODE || kind == VALUE_BARE;
+    const bool may_be_bare =
+        kind == VALUE_FLAG || kind == VALUE_CODE || kind == VALUE_BARE || kind == VALUE_NAK;
 
     f->given = value.at != NULL;
     if (value.at == NULL && !may_be_bare)
@@ -295,7 +296,7 @@ int parse_value(struct parse *p, struct span name, struct span value, struct fie
     case VALUE_FLAG:
         return parse_flag(p, value, f);
     case VALUE_NAK:
-        return parse_word(p, value, nak_words, "NAK", &f->value.word);
+        return value.at != NULL ? parse_word(p, value, nak_words, "NAK", &f->value.word) : 0;
     case VALUE_STATUS:
         return parse_word(p, value, status_words, "status", &f->value.word);
     case VALUE_OPCODE:
