@@ -11,6 +11,9 @@
  *        | <-- struct arrival + bytes   |  datagrams of that slot (inbox.h)
  *        | guest_multicast -----------> |  joins a group, or leaves it; nothing is answered
  *
+ *        | guest_service  ------------> |  on a connection of its own, to any member:
+ *        | <----- guest_service_answer  |  listens for the guest, or does no more
+ *
  * The lease lasts as long as the connection. When it breaks, the guest asks again,
  * at whichever member answers then, for the slot that it had. No descriptor travels:
  * who holds the port sees what its guests receive, and a guest only what is its own.
@@ -24,7 +27,7 @@
 #include "wire/datagram.h"
 
 #define GUEST_MAGIC 0x74737567u /* "gust" */
-#define GUEST_VERSION 3u        /* of this and of struct arrival */
+#define GUEST_VERSION 4u        /* of this and of struct arrival */
 
 struct guest_request {
     uint32_t magic;
@@ -50,6 +53,24 @@ struct guest_multicast {
     struct multicast group;
 };
 
+/* Says who listens for connections on which service (services.h). */
+struct guest_service {
+    uint32_t magic;
+    uint32_t version;
+    uint32_t slot;
+    uint32_t listen; /* 0: no more */
+    uint64_t guest;  /* as in guest_answer: nobody else knows it */
+    uint64_t service_id;
+    struct gid local;
+};
+
+struct guest_service_answer {
+    uint32_t magic;
+    int32_t error; /* 0 or a negative errno */
+};
+
+static_assert(sizeof(struct guest_service) == 48, "no padding leaves the process");
+static_assert(sizeof(struct guest_service_answer) == 8, "no padding leaves the process");
 static_assert(sizeof(struct guest_multicast) == 28, "no padding leaves the process");
 static_assert(sizeof(struct guest_request) == 24, "no padding leaves the process");
 static_assert(sizeof(struct guest_answer) == 32, "no padding leaves the process");

@@ -11,7 +11,9 @@
 #define SLOT_LAST 254u
 #define SLOT_MULTICAST 255u
 #define SLOT_COUNT 256u
-#define SERVICES_MAX 1024u /* listeners of all processes of a group */
+#define SERVICES_MAX 1024u          /* listeners of all processes of a group */
+#define SERVICES_OF_GUEST_MAX 64u   /* of them */
+#define SERVICES_OF_GUESTS_MAX 512u /* of all guests */
 
 /*
  * Sockets are made this many slots at a time: enough for most hosts at once,

@@ -142,3 +142,51 @@ uint8_t services_find(const struct group *g, uint64_t service_id, const struct g
     }
     return best;
 }
+
+bool services_next(const struct group *g, uint8_t slot, uint32_t *index, uint64_t *service_id,
+                   struct gid *local)
+{
+    const uint64_t owner = owner_word(g, slot);
+
+    while (*index < SERVICES_MAX) {
+        const struct shared_service *e = &g->shared->services[(*index)++];
+
+        *service_id = atomic_load(&e->service_id);
+        *local = entry_local(e);
+        if (*service_id != 0 && atomic_load(&e->owner) == owner)
+            return true;
+    }
+    return false;
+}
+
+void services_forget(struct group *g, uint8_t slot)
+{
+    uint64_t service_id;
+    struct gid local;
+    uint32_t index = 0;
+
+    while (services_next(g, slot, &index, &service_id, &local))
+        give_up(&g->shared->services[index - 1]);
+}
+
+uint32_t services_of_slot(const struct group *g, uint8_t slot)
+{
+    uint64_t service_id;
+    struct gid local;
+    uint32_t index = 0;
+    uint32_t count = 0;
+
+    while (services_next(g, slot, &index, &service_id, &local))
+        count++;
+    return count;
+}
+
+uint32_t services_of_guests(const struct group *g)
+{
+    uint32_t count = 0;
+
+    for (uint32_t slot = SLOT_FIRST; slot <= SLOT_LAST; slot++)
+        if (atomic_load(&g->shared->slots[slot].guest) != 0)
+            count += services_of_slot(g, (uint8_t)slot);
+    return count;
+}

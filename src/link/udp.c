@@ -7,6 +7,7 @@
 
 #include <assert.h>
 #include <errno.h>
+#include <inttypes.h>
 #include <netinet/udp.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,6 +16,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/log.h"
 #include "link/group_private.h"
 #include "link/refusal.h"
 #include "link/services.h"
@@ -98,7 +100,15 @@ static int udp_listen(struct link *link, uint64_t service_id, const struct gid *
 {
     struct udp *u = udp_of(link);
 
-    return services_add(&u->group, u->slot, service_id, local);
+    int err = services_add(&u->group, u->slot, service_id, local);
+
+    if (err || !udp_is_guest(u))
+        return err;
+    /* In a guest's own memory they are for itself and for its next host. */
+    err = udp_guest_service(u, service_id, local, true);
+    if (err)
+        services_remove(&u->group, u->slot, service_id, local);
+    return err;
 }
 
 static void udp_unlisten(struct link *link, uint64_t service_id, const struct gid *local)
@@ -106,6 +116,8 @@ static void udp_unlisten(struct link *link, uint64_t service_id, const struct gi
     struct udp *u = udp_of(link);
 
     services_remove(&u->group, u->slot, service_id, local);
+    if (udp_is_guest(u))
+        udp_guest_service(u, service_id, local, false);
 }
 
 static uint8_t udp_listener(struct link *link, uint64_t service_id, const struct gid *local)
@@ -284,6 +296,19 @@ static int take_up(struct udp *u, char *error)
     return 0;
 }
 
+/* Of one who was a guest and is a member now. */
+static void move_services(struct udp *u, const struct group *before)
+{
+    uint64_t service_id;
+    struct gid local;
+    uint32_t index = 0;
+
+    while (services_next(before, u->slot, &index, &service_id, &local))
+        if (services_add(&u->group, u->slot, service_id, &local))
+            log_warn("slot %u: another process listens on 0x%016" PRIx64 " now", u->slot,
+                     service_id);
+}
+
 int udp_join(struct udp *u, uint64_t patience_ms, char *error)
 {
     struct group before = u->group;
@@ -293,6 +318,7 @@ int udp_join(struct udp *u, uint64_t patience_ms, char *error)
     if (!err)
         err = take_up(u, error);
     if (!err) {
+        move_services(u, &before);
         if (slot)
             atomic_store(&u->group.shared->settling_until_ms, group_now_ms() + SETTLE_MS);
         group_leave(&before);

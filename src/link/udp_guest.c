@@ -8,6 +8,7 @@
 #include "link/udp_private.h"
 
 #include <errno.h>
+#include <inttypes.h>
 #include <poll.h>
 #include <string.h>
 #include <sys/timerfd.h>
@@ -16,6 +17,7 @@
 #include "base/log.h"
 #include "link/group_private.h"
 #include "link/refusal.h"
+#include "link/services.h"
 
 static void arm(struct udp *u, uint64_t ms)
 {
@@ -189,6 +191,64 @@ void udp_guest_multicast(struct udp *u, const struct multicast *group, bool join
                  u->guest.uid, strerror(errno));
 }
 
+/* Services. */
+
+/* Asks whoever answers of the host's user. 0 or a negative errno. */
+static int ask_service(unsigned host, const struct guest_service *q)
+{
+    struct guest_service_answer a = {0};
+    const int fd = group_connect(host);
+    struct pollfd p = {.fd = fd, .events = POLLIN};
+    int err = 0;
+
+    if (fd < 0)
+        return fd;
+    if (send(fd, q, sizeof(*q), MSG_DONTWAIT | MSG_NOSIGNAL) < 0)
+        err = -errno;
+    else if (poll(&p, 1, ANSWER_TIMEOUT_MS) <= 0)
+        err = -ETIMEDOUT;
+    else if (recv(fd, &a, sizeof(a), MSG_DONTWAIT) != sizeof(a) || a.magic != GUEST_MAGIC)
+        err = -ECONNRESET;
+    else
+        err = a.error;
+    close(fd);
+    return err;
+}
+
+int udp_guest_service(struct udp *u, uint64_t service_id, const struct gid *local, bool listen)
+{
+    const struct guest_service q = {
+        .magic = GUEST_MAGIC,
+        .version = GUEST_VERSION,
+        .slot = u->slot,
+        .listen = listen,
+        .guest = u->guest.number,
+        .service_id = service_id,
+        .local = *local,
+    };
+    int err;
+
+    if (u->source[SOURCE_HOST].fd < 0 || u->guest.asked_ms)
+        return 0;
+    err = ask_service(u->guest.uid, &q);
+    return err == -ECONNREFUSED || err == -ECONNRESET ? 0 : err;
+}
+
+/* A new host hears of them all. */
+static void renew_services(struct udp *u)
+{
+    uint64_t service_id;
+    struct gid local;
+    uint32_t index = 0;
+    int err = 0;
+
+    while (!err && services_next(&u->group, u->slot, &index, &service_id, &local))
+        err = udp_guest_service(u, service_id, &local, true);
+    if (err)
+        log_warn("slot %u: user %u does not listen for us on 0x%016" PRIx64 ": %s", u->slot,
+                 u->guest.uid, service_id, strerror(-err));
+}
+
 /* Going on without the host that we had. */
 
 void udp_guest_lost(struct udp *u)
@@ -221,6 +281,8 @@ static void found(struct udp *u)
     u->link.counters.host_found++;
     u->guest.complained = false;
     arm(u, 0);
+    if (udp_is_guest(u))
+        renew_services(u);
     udp_multicast_renew(u);
 }
 

@@ -17,6 +17,7 @@
 
 #include "base/log.h"
 #include "link/refusal.h"
+#include "link/services.h"
 
 void udp_host_init(struct udp *u)
 {
@@ -36,6 +37,7 @@ static void dismiss(struct udp *u, uint32_t visitor)
 
     udp_multicast_forget(u, visitor);
     if (v->slot) {
+        services_forget(&u->group, v->slot);
         for (enum family f = 0; f < FAMILY_COUNT; f++) {
             if (u->source[guest_source(visitor) + f].fd >= 0)
                 slot_socket_disown(u->source[guest_source(visitor) + f].fd);
@@ -197,12 +199,48 @@ static void move(struct udp *u, uint32_t visitor, const struct guest_multicast *
                  strerror(-err));
 }
 
+/* A guest listens on a service, or no more. 0 or a negative errno. */
+static int serve_service(struct udp *u, const struct guest_service *q, unsigned uid)
+{
+    const struct shared_slot *r = &u->group.shared->slots[q->slot % SLOT_COUNT];
+    const uint8_t slot = (uint8_t)q->slot;
+
+    if (q->magic != GUEST_MAGIC || q->version != GUEST_VERSION)
+        return -EPROTO;
+    if (q->slot < SLOT_FIRST || q->slot > SLOT_LAST || q->guest == 0 || q->service_id == 0 ||
+        atomic_load(&r->guest) != q->guest || atomic_load(&r->guest_uid) != uid)
+        return -EACCES;
+    if (!q->listen) {
+        services_remove(&u->group, slot, q->service_id, &q->local);
+        return 0;
+    }
+    if (services_of_slot(&u->group, slot) >= SERVICES_OF_GUEST_MAX ||
+        services_of_guests(&u->group) >= SERVICES_OF_GUESTS_MAX)
+        return -ENOSPC;
+    return services_add(&u->group, slot, q->service_id, &q->local);
+}
+
+/* A guest that we serve, or another member does, has come on a second connection. */
+static void serve(struct udp *u, uint32_t visitor, const struct guest_service *q)
+{
+    const struct visitor *v = &u->host.visitor[visitor];
+    const struct guest_service_answer a = {
+        .magic = GUEST_MAGIC,
+        .error = serve_service(u, q, v->uid),
+    };
+
+    if (send(v->fd, &a, sizeof(a), MSG_DONTWAIT | MSG_NOSIGNAL) < 0)
+        log_info("slot %u: the guest did not wait for its answer", q->slot);
+    dismiss(u, visitor);
+}
+
 void udp_host_listen(struct udp *u, uint32_t visitor)
 {
     struct visitor *v = &u->host.visitor[visitor];
     union {
         struct guest_request request;
         struct guest_multicast multicast;
+        struct guest_service service;
     } q;
     ssize_t len = v->fd < 0 ? 0 : recv(v->fd, &q, sizeof(q), MSG_DONTWAIT | MSG_TRUNC);
 
@@ -210,6 +248,8 @@ void udp_host_listen(struct udp *u, uint32_t visitor)
         return;
     if (!v->slot && len == sizeof(q.request))
         answer(u, v, &q.request);
+    else if (!v->slot && len == sizeof(q.service))
+        serve(u, visitor, &q.service);
     else if (v->slot && len == sizeof(q.multicast) && q.multicast.magic == GUEST_MAGIC)
         move(u, visitor, &q.multicast);
     else

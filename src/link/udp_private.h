@@ -191,6 +191,9 @@ int udp_guest_open(struct udp *u, char *error);
 void udp_guest_answered(struct udp *u);
 /* Tells the host, if there is one, that we join a group or leave it. */
 void udp_guest_multicast(struct udp *u, const struct multicast *group, bool join);
+/* Tells any process of the host's user that we listen on a service, or no more, and waits for the
+ * answer. 0 or a negative errno; 0 too without a host: the next one hears of all services. */
+int udp_guest_service(struct udp *u, uint64_t service_id, const struct gid *local, bool listen);
 /* The connection broke. */
 void udp_guest_lost(struct udp *u);
 /* The timer fired. */

@@ -119,8 +119,18 @@ RSOCKET_FAULTS = [
     *streams("riostream", "-T v -S 3000 -I 20 -C 20", families=("ipv4",), env=LOSS),
 ]
 
+# As users who share the port: a guest's listener is found by others, too.
+USERS = [
+    *connected("rping", "-C 100 -V -v", expect=rping, serve="-s -a {address} -p {port}",
+               connect="-c -a {address} -p {port}"),
+    *connected("ucmatose", "-c 20", expect=FINISHED),
+    *connected("udaddy", "", expect=FINISHED, serve="-b {address}", connect="-s {address}"),
+    *perftests("ib_write_bw", "-R -F -n 500"),
+]
+
 GROUPS = {
     "rdmacm": [("lo", CLEAN), ("pair", CLEAN + MULTICAST)],
     "rdmacm-faults": [("lo", rdmacm(LOSS))],
     "rsocket": [("lo", RSOCKET), ("pair", RSOCKET), ("lo", RSOCKET_FAULTS)],
+    "rdmacm-users": [("users", USERS), ("guests", USERS)],
 }

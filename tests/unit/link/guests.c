@@ -308,6 +308,92 @@ static void a_guest_that_does_not_listen_holds_nobody_up(void **state)
     assert_int_equal(place[1].seen_count, 0);
 }
 
+/* --- services: who listens for connections --- */
+
+static const struct gid anywhere;
+static const struct gid here = {{[10] = 0xff, [11] = 0xff, [12] = 127, [15] = 1}};
+
+/* Sooner or later this process knows who listens there: slot 0 is nobody. */
+static void expect_listener(struct member *m, uint64_t service_id, uint8_t slot)
+{
+    for (uint32_t i = 0; i < ATTEMPTS; i++) {
+        if (member_listener(m, service_id, &here) == slot)
+            return;
+        usleep(1000);
+    }
+    assert_int_equal(member_listener(m, service_id, &here), slot);
+}
+
+static void others_find_the_services_of_guests(void **state)
+{
+    struct member *guest;
+
+    (void)state;
+    enter(0, HOST);
+    enter(1, HOST);
+    guest = enter(2, GUEST);
+    enter(3, OTHER_GUEST);
+    assert_int_equal(member_listen(guest, 1000, &anywhere), 0);
+    for (uint32_t i = 0; i < 2; i++)
+        assert_int_equal(member_listener(&place[i], 1000, &here), guest->slot);
+    /* All processes of a host share the ports, whosoever they are. */
+    assert_int_equal(member_listen(&place[0], 1000, &anywhere), -EADDRINUSE);
+    assert_int_equal(member_listen(&place[3], 1000, &anywhere), -EADDRINUSE);
+    assert_int_equal(member_listen(guest, 1000, &anywhere), -EADDRINUSE);
+    assert_int_equal(member_listen(&place[1], 2000, &anywhere), 0);
+    assert_int_equal(member_listen(guest, 2000, &anywhere), -EADDRINUSE);
+    /* The specific one goes before the wildcard. */
+    assert_int_equal(member_listen(&place[3], 1000, &here), 0);
+    assert_int_equal(member_listener(&place[1], 1000, &here), place[3].slot);
+    member_unlisten(&place[3], 1000, &here);
+    member_unlisten(guest, 1000, &anywhere);
+    assert_int_equal(member_listener(&place[1], 1000, &here), 0);
+    assert_int_equal(member_listen(&place[3], 1000, &anywhere), 0);
+    member_kill(&place[3]);
+    expect_listener(&place[0], 1000, 0);
+    assert_int_equal(member_listen(guest, 1000, &anywhere), 0);
+}
+
+static void a_guest_takes_its_services_to_its_next_host(void **state)
+{
+    struct member *guest;
+
+    (void)state;
+    enter(0, HOST);
+    enter(1, HOST);
+    guest = enter(2, GUEST);
+    assert_int_equal(member_listen(guest, 1000, &anywhere), 0);
+    assert_int_equal(member_listen(guest, 2000, &here), 0);
+    member_kill(&place[server_of(2)]);
+    for (uint32_t i = 0; i < 2; i++) {
+        if (place[i].pid > 0) {
+            expect_listener(&place[i], 1000, guest->slot);
+            expect_listener(&place[i], 2000, guest->slot);
+            member_kill(&place[i]);
+        }
+    }
+    /* It has the port itself now. */
+    enter(3, GUEST);
+    expect_listener(&place[3], 1000, guest->slot);
+    expect_listener(&place[3], 2000, guest->slot);
+    assert_int_equal(member_listen(&place[3], 1000, &anywhere), -EADDRINUSE);
+}
+
+static void a_guest_has_so_many_services_and_no_more(void **state)
+{
+    struct member *guest;
+
+    (void)state;
+    enter(0, HOST);
+    guest = enter(1, GUEST);
+    for (uint32_t i = 1; i <= SERVICES_OF_GUEST_MAX; i++)
+        assert_int_equal(member_listen(guest, i, &anywhere), 0);
+    assert_int_equal(member_listen(guest, 1000, &anywhere), -ENOSPC);
+    assert_int_equal(member_listen(&place[0], 1000, &anywhere), 0);
+    member_unlisten(guest, 7, &anywhere);
+    assert_int_equal(member_listen(guest, 2000, &anywhere), 0);
+}
+
 /* What only a hostile guest does. */
 
 /* A connection to the host's group; the caller has the guest's uid. */
@@ -340,6 +426,26 @@ static int ask(struct guest_request q, struct guest_answer *a)
             _exit(__LINE__ % 200 + 1);                                                             \
     } while (0)
 
+/* What it is told when it wants to listen as the guest of this slot and number. */
+static int serve(uint32_t slot, uint64_t guest)
+{
+    const struct guest_service q = {
+        .magic = GUEST_MAGIC,
+        .version = GUEST_VERSION,
+        .slot = slot,
+        .listen = 1,
+        .guest = guest,
+        .service_id = 1000,
+    };
+    struct guest_service_answer a = {0};
+    int fd = visit();
+
+    EXPECT(send(fd, &q, sizeof(q), MSG_NOSIGNAL) == sizeof(q));
+    EXPECT(recv(fd, &a, sizeof(a), 0) == sizeof(a));
+    close(fd);
+    return a.error;
+}
+
 static void misbehave(uint8_t others_slot)
 {
     struct guest_request q = {.magic = GUEST_MAGIC, .version = GUEST_VERSION};
@@ -367,6 +473,11 @@ static void misbehave(uint8_t others_slot)
     q.slot = 255;
     EXPECT(ask(q, &a) >= 0);
     EXPECT(a.error == -EPROTO);
+    /* Services in another's name. */
+    EXPECT(serve(others_slot, 0) == -EACCES);
+    EXPECT(serve(others_slot, 4711) == -EACCES);
+    EXPECT(serve(1, 1) == -EACCES);
+    EXPECT(serve(0x101, 1) == -EACCES);
     /* Who speaks after it got a slot loses it. */
     q = (struct guest_request){.magic = GUEST_MAGIC, .version = GUEST_VERSION};
     fd = ask(q, &a);
@@ -455,6 +566,9 @@ int main(void)
         cmocka_unit_test_teardown(a_host_may_refuse, end_all),
         cmocka_unit_test_teardown(a_process_may_refuse_to_be_a_guest, end_all),
         cmocka_unit_test_teardown(a_guest_that_does_not_listen_holds_nobody_up, end_all),
+        cmocka_unit_test_teardown(others_find_the_services_of_guests, end_all),
+        cmocka_unit_test_teardown(a_guest_takes_its_services_to_its_next_host, end_all),
+        cmocka_unit_test_teardown(a_guest_has_so_many_services_and_no_more, end_all),
         cmocka_unit_test_teardown(a_hostile_guest_gets_what_is_due_and_no_more, end_all),
         cmocka_unit_test_teardown(processes_of_several_users_come_and_go, end_all),
     };

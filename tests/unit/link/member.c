@@ -39,6 +39,9 @@ enum order {
     ORDER_SENT,
     ORDER_JOIN,
     ORDER_LEAVE,
+    ORDER_LISTEN,
+    ORDER_UNLISTEN,
+    ORDER_LISTENER,
     ORDER_BUFFER,
     ORDER_WHOLE,
     ORDER_SLEEP,
@@ -52,6 +55,7 @@ struct command {
     enum order order;
     struct shipment shipment;
     struct multicast group;
+    uint64_t service_id;
 };
 
 struct report {
@@ -188,6 +192,15 @@ static void obey(struct body *b, const struct command *c)
         break;
     case ORDER_LEAVE:
         link_leave(b->link, &c->group);
+        break;
+    case ORDER_LISTEN:
+        r.number = link_listen(b->link, c->service_id, &c->group.gid);
+        break;
+    case ORDER_UNLISTEN:
+        link_unlisten(b->link, c->service_id, &c->group.gid);
+        break;
+    case ORDER_LISTENER:
+        r.number = link_listener(b->link, c->service_id, &c->group.gid);
         break;
     case ORDER_BUFFER:
         r.number = link_local_buffer(b->link, &c->shipment.path.dst, c->shipment.slot);
@@ -354,6 +367,33 @@ int member_join(struct member *m, const struct multicast *group)
 void member_leave(struct member *m, const struct multicast *group)
 {
     command(m, &(struct command){.order = ORDER_LEAVE, .group = *group});
+}
+
+static struct command service_command(enum order order, uint64_t service_id,
+                                      const struct gid *local)
+{
+    return (struct command){.order = order, .service_id = service_id, .group = {.gid = *local}};
+}
+
+int member_listen(struct member *m, uint64_t service_id, const struct gid *local)
+{
+    const struct command c = service_command(ORDER_LISTEN, service_id, local);
+
+    return (int)command(m, &c).number;
+}
+
+void member_unlisten(struct member *m, uint64_t service_id, const struct gid *local)
+{
+    const struct command c = service_command(ORDER_UNLISTEN, service_id, local);
+
+    command(m, &c);
+}
+
+uint8_t member_listener(struct member *m, uint64_t service_id, const struct gid *local)
+{
+    const struct command c = service_command(ORDER_LISTENER, service_id, local);
+
+    return (uint8_t)command(m, &c).number;
 }
 
 uint32_t member_buffer(struct member *m, const struct gid *dst, uint8_t slot)

@@ -76,6 +76,10 @@ uint32_t member_room(struct member *m, const struct gid *dst, uint8_t slot);
 void member_charge(struct member *m, uint8_t slot, uint32_t len);
 /* The other half, as of one that goes on; what it sent is lost. */
 void member_sent(struct member *m, uint8_t slot, uint32_t len);
+/* As link_listen, link_unlisten, link_listener. */
+int member_listen(struct member *m, uint64_t service_id, const struct gid *local);
+void member_unlisten(struct member *m, uint64_t service_id, const struct gid *local);
+uint8_t member_listener(struct member *m, uint64_t service_id, const struct gid *local);
 /* As link_join, link_leave. */
 int member_join(struct member *m, const struct multicast *group);
 void member_leave(struct member *m, const struct multicast *group);
