@@ -48,18 +48,30 @@ int connections_open(struct node *n, uint8_t slot)
     return cm_new(&config, &n->cm);
 }
 
-bool connections_take(struct node *n, const struct datagram *d)
+static bool is_for_qp1(const struct datagram *d)
+{
+    return d->len >= BTH_LEN && load_be24(d->bytes + DEST_QPN_OFFSET) == GSI_QPN &&
+           !gid_is_multicast(&d->dst);
+}
+
+bool connections_pass(struct node *n, const struct datagram *d)
 {
     uint64_t service_id;
     uint8_t slot = 0;
 
-    if (d->len < BTH_LEN || load_be24(d->bytes + DEST_QPN_OFFSET) != GSI_QPN ||
-        gid_is_multicast(&d->dst))
+    if (!is_for_qp1(d))
         return false;
     if (!cm_slot_of(d, &slot, &service_id) && service_id != 0)
         slot = link_listener(n->link, service_id, &d->dst);
+    return slot != 0 && slot != n->slot && link_pass(n->link, slot, d);
+}
+
+bool connections_take(struct node *n, const struct datagram *d)
+{
+    if (!is_for_qp1(d))
+        return false;
     /* What is for a process that is gone is answered in its place. */
-    if (slot == 0 || slot == n->slot || !link_pass(n->link, slot, d))
+    if (!connections_pass(n, d))
         cm_receive(n->cm, d, n->now);
     return true;
 }

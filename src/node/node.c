@@ -211,6 +211,8 @@ static void leave(struct node *n)
         cm_leave(n->cm, node_now());
     while (n->cm != NULL && cm_wants_transmit(n->cm) && n->batch.count == 0)
         progress_send(n, node_now());
+    if (n->cm != NULL)
+        progress_pass_on(n);
 }
 
 /* Other threads may be anywhere, also inside for good: then all stays as it is. */

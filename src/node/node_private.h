@@ -77,6 +77,12 @@ struct node {
 /* One bounded turn of receiving, timers and sending. Returns true when it moved anything. */
 bool progress_turn(struct node *n);
 
+/*
+ * Before the process ends: what came to QP1 and is for others is passed on, the farewell to a guest
+ * of ours not least; nobody else may be there to read it. What is for us is dropped.
+ */
+void progress_pass_on(struct node *n);
+
 /* Sends what may leave, a bounded amount. */
 void progress_send(struct node *n, uint64_t now);
 
@@ -102,6 +108,10 @@ uint32_t progress_window(void *context, const struct gid *dst, uint8_t slot);
 
 /* Returns 0 or a negative errno. */
 int connections_open(struct node *n, uint8_t slot);
+
+/* Hands a datagram to QP1 to the process of this host that it is for; false when that is this one,
+ * or nobody. */
+bool connections_pass(struct node *n, const struct datagram *d);
 
 /* Takes a datagram to QP1; false when it is for another queue pair. */
 bool connections_take(struct node *n, const struct datagram *d);

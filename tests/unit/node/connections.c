@@ -14,6 +14,7 @@
 #include <errno.h>
 #include <poll.h>
 #include <signal.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
 #include <sys/wait.h>
@@ -22,6 +23,7 @@
 #define SERVICE 0x0000000001061c06u
 #define ROUNDS 100u
 #define BYSTANDERS 3u
+#define GUEST 65533u
 #define EVENTS_MAX 16u
 
 static const struct gid here = {{[10] = 0xff, [11] = 0xff, [12] = 127, [15] = 1}};
@@ -249,12 +251,68 @@ static void a_killed_listener_gives_its_port_back(void **state)
     side_run_alone(outlive_a_listener);
 }
 
+/* A server of another user than the one who holds the port. */
+static _Noreturn void serve_as_guest(int go, int ready)
+{
+    struct side s = {.channel = -1};
+    char c;
+
+    must(read(go, &c, 1) == 1);
+    must(setresuid(GUEST, GUEST, GUEST) == 0);
+    open_node(&s);
+    must(listen_there(&s) == 0);
+    must(write(ready, "", 1) == 1);
+    serve_one(&s);
+    _exit(0);
+}
+
+/* The last process of the user who holds the port, too. */
+static void go_at_once(struct side *s)
+{
+    int go[2], ready[2];
+    struct cm_event event;
+    struct cm_id *id;
+    int status;
+    pid_t pid;
+    char c;
+
+    must(pipe(go) == 0 && pipe(ready) == 0);
+    pid = fork();
+    must(pid >= 0);
+    if (pid == 0)
+        serve_as_guest(go[0], ready[1]);
+    if (fork() == 0) {
+        open_node(s);
+        must(write(go[1], "", 1) == 1);
+        must(read(ready[0], &c, 1) == 1);
+        id = ask(s);
+        event = next_event(s);
+        must(event.type == CM_EVENT_REPLY);
+        node_lock(s->node);
+        must(cm_establish(id, none, node_now()) == 0);
+        node_unlock(s->node);
+        exit(0);
+    }
+    must(waitpid(pid, &status, 0) == pid);
+    must(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+    must(wait(NULL) > 0);
+}
+
+static void a_farewell_reaches_the_guest_of_who_goes(void **state)
+{
+    (void)state;
+    if (geteuid() != 0)
+        skip();
+    side_run_alone(go_at_once);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(connections_find_their_process_among_many),
         cmocka_unit_test(a_port_without_a_listener_is_refused),
         cmocka_unit_test(a_killed_listener_gives_its_port_back),
+        cmocka_unit_test(a_farewell_reaches_the_guest_of_who_goes),
     };
 
     return cmocka_run_group_tests(tests, pair_namespace, NULL);
