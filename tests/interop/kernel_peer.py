@@ -14,7 +14,7 @@ import places
 import programs
 
 HERE = pathlib.Path(__file__).resolve().parent
-NETNS = "uroce-interop"
+NETNS = os.environ.get("RXE_PEER_NETNS", "uroce-interop")
 BRIDGE, TAP = "rxebr0", "rxebr0t1"
 HOST = places.Host(("nsenter", "--net=/run/netns/" + NETNS, "--"), BRIDGE, "10.77.0.1", "fd77::1")
 GUEST = places.Host((), "eth0", "10.77.0.2", "fd77::2")
@@ -61,7 +61,7 @@ class Program(programs.Process):
 
 class Guest:
     def __init__(self):
-        self.env = dict(os.environ, **ENVIRONMENT)
+        self.env = {**ENVIRONMENT, **os.environ}
         self._mtu = None
         self._netem = ""
 
