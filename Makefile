@@ -93,6 +93,7 @@ bench: build ## the questions asked of speed, answered
 	@tools/install-deps bench
 	@meson test -C $(BUILD) --no-rebuild --benchmark --verbose
 	@bench/run --build $(BUILD)
+	@bench/pcap --size 256M $(BUILD)/uroce
 
 performance: build ## measure again what docs/performance.md shows, and write it there
 	@tools/install-deps bench

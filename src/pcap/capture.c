@@ -12,6 +12,7 @@
 #include <sys/stat.h>
 
 #define NS_PER_S UINT64_C(1000000000)
+#define FILE_BUFFER_LEN 262144u            /* fits the cache of a core */
 #define LIVE_SNAP_LEN 262144               /* whole frames, also those that are yet to be cut */
 #define LIVE_BUFFER_LEN (64 * 1024 * 1024) /* for bursts; of the kernel */
 #define LIVE_TIMEOUT_MS 100
@@ -72,6 +73,10 @@ int capture_open(struct capture *c, const char *path)
         return -error;
     }
     c->file_len = file_len(file);
+    /* The library's own buffer is a page: a system call for every few frames. */
+    c->buffer = c->file_len > FILE_BUFFER_LEN ? malloc(FILE_BUFFER_LEN) : NULL;
+    if (c->buffer != NULL)
+        setvbuf(file, c->buffer, _IOFBF, FILE_BUFFER_LEN);
     c->pcap = pcap_fopen_offline_with_tstamp_precision(file, PCAP_TSTAMP_PRECISION_NANO, reason);
     if (c->pcap == NULL) {
         if (file != stdin)
@@ -217,4 +222,6 @@ void capture_close(struct capture *c)
     if (c->pcap != NULL)
         pcap_close(c->pcap);
     c->pcap = NULL;
+    free(c->buffer);
+    c->buffer = NULL;
 }

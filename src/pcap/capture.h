@@ -16,6 +16,7 @@ struct capture {
     const char *name;                  /* of the file or interface; borrowed */
     const volatile sig_atomic_t *stop; /* of an interface: ends when it is not 0; borrowed */
     uint64_t file_len;                 /* bytes; 0: not known */
+    char *buffer;                      /* of the file; owned */
     enum link_type link;
     uint64_t frame_count; /* read so far */
     uint64_t start_ns;    /* time of the first frame, since 1970 */

@@ -209,9 +209,12 @@ static void learn(struct flow_table *t, struct flow *flow, const struct packet *
             find_peer(t, flow, p->h.bth.psn);
         return;
     }
-    follow_psn(flow, p->h.bth.psn);
+    /* A NAK may name the one that is missing. */
+    if (flow->peer == NULL && flow->psn_known)
+        remember_asked(t, flow, psn_add(flow->psn_highest, 1));
     if (flow->peer == NULL)
         remember_asked(t, flow, p->h.bth.psn);
+    follow_psn(flow, p->h.bth.psn);
 }
 
 int flow_table_add(struct flow_table *t, const struct frame *f, struct flow **out)
@@ -239,7 +242,7 @@ int flow_table_add(struct flow_table *t, const struct frame *f, struct flow **ou
     count_packet(&flow->counts, f);
     if (flow->service == SERVICE_CNP)
         flow->service = opcode_service(p->h.bth.opcode);
-    if (f->icrc != FRAME_ICRC_BAD)
+    if (f->icrc != FRAME_ICRC_BAD || f->icrc_found == 0)
         learn(t, flow, p);
     return 0;
 }

@@ -108,7 +108,9 @@ static void keep_request(struct stream *s, struct moment *m, const struct arriva
         .kind = a->op->kind,
         .asks = asks_for_response(a),
         .span_open = a->span_open,
-        .bytes = a->op->kind == KIND_READ ? a->p->h.reth.dma_len : from->bytes,
+        .bytes = a->op->kind == KIND_READ ? a->p->h.reth.dma_len
+                 : from->is_announced     ? from->announced
+                                          : from->bytes,
         .first_ns = from->first_ns,
         .first_frame = from->first_frame,
         .begins = from->first,
@@ -133,6 +135,26 @@ static void message_end(struct stream *s, struct moment *m, const struct arrival
     keep_request(s, m, a, assembly);
 }
 
+/* The LAST packet of the message is in the gap: what it was is known but for its length. */
+static void end_in_gap(struct stream *s, struct moment *m, const struct arrival *a, int64_t gap)
+{
+    struct assembly *assembly = &s->assembly;
+    struct request r = {
+        .first = assembly->first,
+        .end = a->at,
+        .kind = assembly->kind,
+        .asks = true,
+        .bytes = assembly->is_announced ? assembly->announced
+                                        : assembly->bytes + (uint64_t)gap * s->pmtu,
+        .first_ns = assembly->first_ns,
+        .first_frame = assembly->first_frame,
+    };
+
+    assembly->open = false;
+    if (opcode_service(a->p->h.bth.opcode) != SERVICE_UC)
+        stream_ring_add(s, m, &r);
+}
+
 /* A packet behind a gap: what was lost is taken for a part of the same message, if it can be. */
 static void bridge_gap(struct stream *s, struct moment *m, const struct arrival *a, int64_t gap)
 {
@@ -140,7 +162,8 @@ static void bridge_gap(struct stream *s, struct moment *m, const struct arrival 
     bool starts = position_starts(a->op->position);
 
     if (starts || (assembly->open && assembly->kind != a->op->kind)) {
-        assembly->open = false;
+        if (assembly->open)
+            end_in_gap(s, m, a, gap);
         assembly->known = starts;
         return;
     }
@@ -209,6 +232,8 @@ static void take_new(struct stream *s, struct moment *m, const struct arrival *a
     assemble(s, m, a);
     s->next = a->end;
     s->sent_ns = m->now_ns;
+    for (int64_t at = a->at; at < a->end && at < a->at + STREAM_RECENT; at++)
+        s->sent_recent_ns[at % STREAM_RECENT] = m->now_ns;
     s->recovery.repeated_end = 0;
     if (s->recovery.cause != REPEAT_NONE && s->recovery.cursor >= s->recovery.target)
         stream_recovered(s, m, m->now_ns);
@@ -219,6 +244,8 @@ static void take_new(struct stream *s, struct moment *m, const struct arrival *a
 /* When was what is at a position sent for the first time, as well as that is known. */
 static uint64_t sent_before_ns(const struct stream *s, int64_t at)
 {
+    if (at >= s->start && s->next - at <= STREAM_RECENT)
+        return s->sent_recent_ns[at % STREAM_RECENT];
     for (uint32_t i = 0; i < s->ring_count; i++) {
         const struct request *r = stream_ring_at(s, i);
 
@@ -233,7 +260,31 @@ static uint64_t later(uint64_t a, uint64_t b)
     return a > b ? a : b;
 }
 
-/* Nothing that was seen explains it: by how long nothing happened. */
+static struct request *kept_request(const struct stream *s, int64_t at)
+{
+    for (uint32_t i = 0; i < s->ring_count; i++) {
+        struct request *r = stream_ring_at(s, i);
+
+        if (at >= r->first && at < r->end)
+            return r;
+    }
+    return NULL;
+}
+
+/* Was the answer to this request, or its beginning, seen before. */
+static bool was_answered(const struct stream *s, const struct arrival *a)
+{
+    const struct request *r = kept_request(s, a->at);
+
+    if (a->op->kind == KIND_READ && r != NULL)
+        return r->answered > a->at && !r->holed;
+    return a->end <= s->acked;
+}
+
+/*
+ * Nothing that was seen explains it: by how long nothing happened. Whoever asks again for a part
+ * of a READ, or for what was answered, is no copy that the network made.
+ */
 static enum repeat_cause silent_cause(const struct stream *s, const struct moment *m,
                                       const struct arrival *a, uint64_t gap_ns)
 {
@@ -244,6 +295,10 @@ static enum repeat_cause silent_cause(const struct stream *s, const struct momen
         since = later(since, r->repeated_ns);
     if (m->now_ns - since >= TIMEOUT_MIN_NS)
         return REPEAT_TIMEOUT;
+    if (gap_ns == 0 && (a->op->kind == KIND_READ || is_atomic(a->op->kind)) &&
+        (was_answered(s, a) || kept_request(s, a->at) == NULL ||
+         kept_request(s, a->at)->first != a->at))
+        return REPEAT_IMPLIED;
     if (gap_ns == 0 && r->repeated_end == a->at)
         return REPEAT_UNEXPLAINED;
     return REPEAT_NONE;
@@ -277,17 +332,17 @@ static enum repeat_cause triggered_cause(struct stream *s, struct moment *m,
     return cause;
 }
 
-static enum finding_kind cause_finding(enum repeat_cause cause, bool was_acked)
+static enum finding_kind cause_finding(enum repeat_cause cause, bool answered)
 {
     switch (cause) {
     case REPEAT_TIMEOUT:
-        return was_acked ? FINDING_ANSWER_LOST : FINDING_RETRANSMIT_TIMEOUT;
+        return answered ? FINDING_ANSWER_LOST : FINDING_RETRANSMIT_TIMEOUT;
     case REPEAT_NAK:
         return FINDING_RETRANSMIT_NAK;
     case REPEAT_RNR:
         return FINDING_RNR;
     case REPEAT_IMPLIED:
-        return FINDING_RETRANSMIT_IMPLIED;
+        return answered ? FINDING_ANSWER_LOST : FINDING_RETRANSMIT_IMPLIED;
     case REPEAT_NONE:
     case REPEAT_UNEXPLAINED:
     case REPEAT_COUNT:
@@ -306,10 +361,12 @@ static void begin_recovery(struct stream *s, struct moment *m, const struct arri
         start_ns = later(s->acked_ns, later(s->sent_ns, r->repeated_ns));
     stream_recovered(s, m, start_ns);
     r->start_ns = start_ns;
-    if (cause == REPEAT_TIMEOUT)
-        r->timeouts++;
+    if (cause == REPEAT_TIMEOUT) {
+        r->timeouts = a->at <= r->timeout_at ? r->timeouts + 1 : 1;
+        r->timeout_at = a->at;
+    }
     r->cause = cause;
-    r->finding = cause_finding(cause, a->end <= s->acked);
+    r->finding = cause_finding(cause, was_answered(s, a));
     r->target = s->next;
     if (cause != REPEAT_RNR) /* where the NAK was the finding */
         moment_raise(m, &s->findings, r->finding);
@@ -318,19 +375,14 @@ static void begin_recovery(struct stream *s, struct moment *m, const struct arri
 /* A READ that is asked for again, whole or from the middle on: its responses begin anew there. */
 static void ask_again(struct stream *s, const struct arrival *a)
 {
+    struct request *r = kept_request(s, a->at);
+
     if (s->missing.at != 0 && a->at >= s->missing.at && a->at < s->missing.end)
         s->missing.at = 0;
-    for (uint32_t i = 0; i < s->ring_count; i++) {
-        struct request *r = stream_ring_at(s, i);
-
-        if (a->at < r->first || a->at >= r->end)
-            continue;
-        if (r->kind == KIND_READ || is_atomic(r->kind)) {
-            r->begins = r->answered = a->at;
-            r->again = true;
-            r->holed = false;
-        }
-        break;
+    if (r != NULL && (r->kind == KIND_READ || is_atomic(r->kind))) {
+        r->begins = r->answered = a->at;
+        r->again = true;
+        r->holed = false;
     }
 }
 

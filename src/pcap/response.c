@@ -103,6 +103,10 @@ static void take_ack(struct stream *s, struct moment *m, int64_t at)
 
 static void take_rnr_nak(struct stream *s, struct moment *m, int64_t at, uint8_t timer)
 {
+    if (at >= s->next) {
+        note_ahead(s, m, at, FINDING_NAK_OF_UNSENT);
+        return;
+    }
     moment_raise(m, &s->findings, FINDING_RNR);
     s->counts.rnr_naks++;
     s->counts.rnr_wait_ns += rnr_timer_ns(timer);
@@ -190,6 +194,11 @@ static void learn_span(struct stream *s, struct request *r, const struct packet 
         r->span_open = false;
         if (s->ring_count == 1 && r->end > s->next)
             s->next = r->end;
+        /* Of a length that does not fit what was sent behind it, the latter is believed. */
+        if (s->ring_count > 1 && r->end > stream_ring_at(s, 1)->first)
+            r->end = stream_ring_at(s, 1)->first;
+        if (r->end > s->next)
+            r->end = s->next;
     }
 }
 

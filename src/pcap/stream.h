@@ -25,6 +25,7 @@
 #define STREAM_GAPS_MAX 8u
 #define STREAM_REQUESTS_MAX 8192u /* unanswered at a time; perftest and NVMe stay far below */
 #define STREAM_JUMP_MAX 4096      /* packets; a PSN farther off is a stray one or a new beginning */
+#define STREAM_RECENT 16          /* packets whose time is known each */
 #define STREAM_SIZES 33u          /* bins of message sizes: 0, then powers of two up to 2^31 */
 #define TIMEOUT_MIN_NS 1000000u   /* a requester that waited less did not wait for its timer */
 #define IMPLIED_MAX_NS 20000000u  /* one that waited longer did not act on a missing response */
@@ -100,8 +101,8 @@ struct recovery {
     uint64_t start_ns;
     int64_t repeated_end; /* of the repeat before, when nothing came since; else 0 */
     uint64_t repeated_ns;
-    uint32_t timeouts; /* in a row, without progress */
-    uint32_t rnr_naks; /* in a row */
+    uint32_t timeouts;  /* in a row, without progress */
+    int64_t timeout_at; /* where the last one went back to */
 };
 
 /* What was seen once and is judged by what follows. */
@@ -142,9 +143,10 @@ struct stream {
     int64_t start;
     int64_t next;
     int64_t acked;
-    uint64_t acked_ns; /* when acked moved */
-    uint64_t sent_ns;  /* the newest new packet */
-    bool unsure;       /* packets are missing: what depends on all of them is not judged */
+    uint64_t acked_ns;                      /* when acked moved */
+    uint64_t sent_ns;                       /* the newest new packet */
+    uint64_t sent_recent_ns[STREAM_RECENT]; /* the newest ones, by position modulo the size */
+    bool unsure; /* packets are missing: what depends on all of them is not judged */
     struct assembly assembly;
     struct gap gaps[STREAM_GAPS_MAX];
     struct recovery recovery;

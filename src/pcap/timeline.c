@@ -22,16 +22,19 @@ static void halve(struct timeline *t)
         t->bins[i] = merged(&t->bins[(size_t)2 * i], &t->bins[(size_t)2 * i + 1]);
     memset(&t->bins[TIMELINE_BINS / 2], 0, sizeof(t->bins) / 2);
     t->width_ns *= 2;
+    t->width_shift++;
 }
 
 struct timeline_bin *timeline_at(struct timeline *t, uint64_t elapsed_ns)
 {
-    if (t->width_ns == 0)
+    if (t->width_ns == 0) {
         t->width_ns = TIMELINE_WIDTH_MIN_NS;
+        t->width_shift = (uint32_t)__builtin_ctz(TIMELINE_WIDTH_MIN_NS);
+    }
     /* At most 64 times: a hostile capture may hold any time. */
-    while (elapsed_ns / t->width_ns >= TIMELINE_BINS)
+    while (elapsed_ns >> t->width_shift >= TIMELINE_BINS)
         halve(t);
-    return &t->bins[elapsed_ns / t->width_ns];
+    return &t->bins[elapsed_ns >> t->width_shift];
 }
 
 uint32_t timeline_len(const struct timeline *t)

@@ -9,7 +9,7 @@
 #include <stdint.h>
 
 #define TIMELINE_BINS 128u
-#define TIMELINE_WIDTH_MIN_NS 1000u /* of a bin, at the start */
+#define TIMELINE_WIDTH_MIN_NS 1024u /* of a bin, at the start; always a power of two */
 
 struct timeline_bin {
     uint64_t bytes;          /* payload that was new */
@@ -21,7 +21,8 @@ struct timeline_bin {
 };
 
 struct timeline {
-    uint64_t width_ns; /* of a bin; 0: nothing was added */
+    uint64_t width_ns;    /* of a bin; 0: nothing was added */
+    uint32_t width_shift; /* its logarithm: there is no time to divide for each packet */
     struct timeline_bin bins[TIMELINE_BINS];
 };
 

@@ -3,11 +3,12 @@
 """Records both ends of a pair of stock programs, and reads the recordings back.
 
 What one end sent is what the other received, to the last byte; `uroce pcap --strict` and tshark (where
-it is) have nothing to complain of. With damage on purpose they do. Exit status 77: it could not be run.
+it is) have nothing to complain of. With damage on purpose they do, and `uroce pcap` names what was done. Exit status 77: it could not be run.
 """
 import argparse
 import collections
 import dataclasses
+import json
 import os
 import pathlib
 import shutil
@@ -70,6 +71,21 @@ def strictly(pair, path):
     return done.returncode, done.stdout + done.stderr
 
 
+def found(pair, path):
+    """What `uroce pcap` finds in a recording, class by name."""
+    done = subprocess.run([pair.runner.uroce, "pcap", "--json", str(path)], capture_output=True,
+                          text=True, check=True)
+    rows = json.loads(done.stdout)["diagnosis"]["findings"]
+    return {row["finding"]: row["class"] for row in rows}
+
+
+def keeps_the_rules(pair, path):
+    """On a machine that is busy a timer may run out, but nobody breaks the protocol."""
+    findings = found(pair, path)
+    assert not {"broken", "violation"} & set(findings.values()), findings
+    return findings
+
+
 def is_farewell(frame):
     """An RC acknowledgement: ICRC and AETH at its end, a BTH before them."""
     return frame[-20] == RC_ACK
@@ -89,6 +105,7 @@ def what_one_sends_the_other_receives(pair, case):
     for path in (server, client):
         status, output = strictly(pair, path)
         assert status == 0, output
+        keeps_the_rules(pair, path)
 
 
 def tshark_reads_them(pair, case):
@@ -111,6 +128,30 @@ def damage_shows(pair, case):
     for path in pair.record(case, fault, programs.PATIENCE_AT_LOSS):
         status, output = strictly(pair, path)
         assert status == 1 and " bad" in output, output
+        assert "ICRC_BAD" in keeps_the_rules(pair, path)
+
+
+def faults_are_found_by_their_names(pair, case, rule, name):
+    for path in pair.record(case, ("UROCE_FAULT", rule), programs.PATIENCE_AT_LOSS):
+        findings = keeps_the_rules(pair, path)
+        assert name in findings, "%s is not among %s" % (name, findings)
+
+
+def a_packet_lost_in_the_middle_shows(pair, case):
+    faults_are_found_by_their_names(pair, case, "drop:op=SEND_MIDDLE:every=40:dir=out", "RETRANSMIT_NAK")
+
+
+def a_packet_lost_at_the_end_shows(pair, case):
+    faults_are_found_by_their_names(pair, case, "drop:op=SEND_LAST:every=40:dir=out",
+                                    "RETRANSMIT_TIMEOUT")
+
+
+def a_lost_answer_shows(pair, case):
+    faults_are_found_by_their_names(pair, case, "drop:op=ATOMIC_ACK:dir=in:nth=3", "ANSWER_LOST")
+
+
+def a_copy_shows(pair, case):
+    faults_are_found_by_their_names(pair, case, "dup:op=SEND_*:every=20:dir=out", "DUPLICATE")
 
 
 def old_packets_make_room(pair, case):
@@ -131,6 +172,10 @@ CASES = [
     (what_one_sends_the_other_receives, cases.Case("ib_read_bw", "-n 20", "ipv4", cases.perftest)),
     (tshark_reads_them, cases.Case("ib_atomic_bw", "-A FETCH_AND_ADD -n 20", "ipv4", cases.perftest)),
     (damage_shows, RC),
+    (a_packet_lost_in_the_middle_shows, RC),
+    (a_packet_lost_at_the_end_shows, RC),
+    (a_lost_answer_shows, cases.Case("ib_atomic_bw", "-A FETCH_AND_ADD -n 20", "ipv4", cases.perftest)),
+    (a_copy_shows, RC),
     (old_packets_make_room, RC),
 ]
 

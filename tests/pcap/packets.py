@@ -41,6 +41,15 @@ def pcap(frames, link=ETHERNET, order="<", nanoseconds=False):
     return b"".join(out)
 
 
+def pcap_timed(frames):
+    """A pcap file of Ethernet frames: (time in ns, bytes) or (time in ns, bytes, length on the wire)."""
+    out = [struct.pack("<IHHIIII", 0xa1b23c4d, 2, 4, 0, 0, 262144, ETHERNET)]
+    for time, frame, *wire in frames:
+        out += [struct.pack("<IIII", time // 10**9, time % 10**9, len(frame),
+                            wire[0] if wire else len(frame)), bytes(frame)]
+    return b"".join(out)
+
+
 def pcapng(frames, link=ETHERNET):
     """A pcapng file with one interface and nanosecond times."""
     def block(kind, body):

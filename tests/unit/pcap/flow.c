@@ -167,6 +167,7 @@ static void a_packet_with_a_bad_icrc_is_counted_and_not_believed(void **state)
 
     see(t, (struct sent){1, 2, OP_SEND_ONLY, 0x22, 5});
     f.icrc = FRAME_ICRC_BAD;
+    f.icrc_found = 0x12345678;
     assert_int_equal(flow_table_add(t, &f, &(struct flow *){NULL}), 0);
     see(t, (struct sent){1, 2, OP_SEND_ONLY, 0x22, 6});
     assert_int_equal(flow_to(t, 0x22)->counts.icrc_bad, 1);
