@@ -218,6 +218,7 @@ void cm_advance(struct cm *cm, uint64_t now);
     C(ids_exhausted, "requests that found no room for one more connection")                        \
     C(replies_dropped, "answers that were not sent because too many waited")                       \
     C(repeats, "messages sent again because no answer had come")                                   \
+    C(reminders, "messages sent again to hear whether the peer still knows the connection")        \
     C(gave_up, "messages that were never answered")                                                \
     C(stale, "requests and replies of a queue pair that is in another connection, which ended")
 

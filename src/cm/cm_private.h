@@ -22,6 +22,8 @@
 #define CM_ACKNOWLEDGEMENTS 15u       /* how often a peer may ask us to wait */
 #define CM_REPEAT_FIRST_NS 200000000u
 #define CM_ASK_AGAIN_NS 10000000u /* when nobody listened */
+#define CM_REMIND_NS UINT64_C(5000000000)
+#define CM_REMIND_GRID_NS UINT64_C(1000000000) /* of all connections at once */
 #define CM_TIMEWAIT_NS 1000000000u
 #define CM_ANSWERED_NS UINT64_C(5000000000) /* some of our repeats; Linux's first, after 4.6 s */
 #define CM_REPLIES 256u                     /* answers that wait for cm_transmit; a power of two */
@@ -149,6 +151,11 @@ void cm_reply_mad(struct cm *cm, const struct path *path, const uint8_t mad[MAD_
 bool cm_ask_again(struct cm_id *id, uint64_t now);
 /* Arms the timer of an ID without a message. */
 void cm_wait(struct cm_id *id, uint64_t until_ns);
+/*
+ * From now on the last word of the handshake is said again now and then. Its peer takes that for a
+ * repeat; when the peer's process was killed, another of its host refuses it.
+ */
+void cm_enter_established(struct cm_id *id, uint64_t now);
 void cm_enter_timewait(struct cm_id *id, uint64_t now);
 /* Sends a last word, which is said again for a while if it is asked for again. */
 void cm_answer(struct cm_id *id, const struct cm_message *message, uint64_t now);

@@ -162,25 +162,22 @@ int cm_establish(struct cm_id *id, struct cm_bytes private_data, uint64_t now)
 {
     struct cm_message m;
 
-    (void)now;
     if (id->state != CM_STATE_REP_RECEIVED)
         return -EINVAL;
     if (!fits(CM_RTU, private_data))
         return -EMSGSIZE;
     m = message_of(id, CM_RTU, private_data);
     cm_write(&m, id->mad); /* said again if the REP comes again */
-    id->state = CM_STATE_ESTABLISHED;
+    cm_enter_established(id, now);
     cm_send_again(id);
     return 0;
 }
 
 void cm_note_traffic(struct cm_id *id, uint64_t now)
 {
-    (void)now;
     if (id->state != CM_STATE_REP_SENT)
         return;
-    cm_stop(id);
-    id->state = CM_STATE_ESTABLISHED;
+    cm_enter_established(id, now);
     cm_raise(id, CM_EVENT_ESTABLISHED, NULL, NULL);
 }
 

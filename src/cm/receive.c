@@ -252,12 +252,10 @@ static void receive_rep(struct cm_id *id, const struct datagram *d, const struct
 
 static void receive_rtu(struct cm_id *id, const struct cm_message *m, uint64_t now)
 {
-    (void)now;
     if (id->state == CM_STATE_REP_SENT) {
         if (!cm_raise(id, CM_EVENT_ESTABLISHED, m, NULL))
             return;
-        cm_stop(id);
-        id->state = CM_STATE_ESTABLISHED;
+        cm_enter_established(id, now);
     } else if (id->state == CM_STATE_ESTABLISHED) {
         id->cm->counters.duplicates++;
     } else if (id->state == CM_STATE_ANSWERED) { /* it crossed our REJ, or that got lost */

@@ -87,6 +87,20 @@ bool cm_ask_again(struct cm_id *id, uint64_t now)
     return true;
 }
 
+static void arm_reminder(struct cm_id *id, uint64_t now)
+{
+    const uint64_t grid = (now + CM_REMIND_NS) / CM_REMIND_GRID_NS + 1;
+
+    arm(id, grid * CM_REMIND_GRID_NS);
+}
+
+void cm_enter_established(struct cm_id *id, uint64_t now)
+{
+    id->state = CM_STATE_ESTABLISHED;
+    cm_stop(id);
+    arm_reminder(id, now);
+}
+
 void cm_enter_timewait(struct cm_id *id, uint64_t now)
 {
     id->state = CM_STATE_TIMEWAIT;
@@ -206,6 +220,12 @@ static void expire(struct cm_id *id, uint64_t now)
         cm_raise(id, CM_EVENT_TIMEWAIT_OVER, NULL, NULL);
     if (id->state == CM_STATE_TIMEWAIT || id->state == CM_STATE_ANSWERED) {
         cm_enter_over(id);
+        return;
+    }
+    if (id->state == CM_STATE_ESTABLISHED) {
+        id->cm->counters.reminders++;
+        arm_reminder(id, now);
+        cm_send_again(id);
         return;
     }
     if (now >= id->give_up_ns) {

@@ -162,6 +162,42 @@ static void a_dreq_that_overtakes_the_rtu_says_both(void **state)
     event_of(f->a, CM_EVENT_DISCONNECTED);
 }
 
+/* --- reminders --- */
+
+/* A killed process says nothing; whoever reads QP1 on its host then does. */
+static void a_peer_that_is_gone_is_noticed_without_traffic(void **state)
+{
+    struct fixture *f = *state;
+
+    connect_them(f);
+    time_passes(f, 6000 * MS);
+    passes(f, f->a, CM_RTU);
+    passes(f, f->b, CM_REP);
+    passes(f, f->a, CM_RTU);
+    nothing_happens(f->a); /* all is well, and says no more */
+    nothing_happens(f->b);
+    restart_a(f);
+    time_passes(f, 6000 * MS);
+    passes(f, f->b, CM_REP);
+    passes(f, f->a, CM_REJ);
+    assert_int_equal(f->last.reason, CM_REASON_INVALID_COMM_ID);
+    event_of(f->b, CM_EVENT_DISCONNECTED);
+    assert_int_equal(cm_counters(f->b)->reminders, 2);
+}
+
+static void so_is_the_side_that_accepted(void **state)
+{
+    struct fixture *f = *state;
+
+    connect_them(f);
+    cm_free(f->b);
+    assert_int_equal(cm_new(&(struct cm_config){.slot = 2}, &f->b), 0);
+    time_passes(f, 6000 * MS);
+    passes(f, f->a, CM_RTU);
+    passes(f, f->b, CM_REJ);
+    event_of(f->a, CM_EVENT_DISCONNECTED);
+}
+
 /* --- silence --- */
 
 static void silence_ends_in_unreachable_and_a_timeout_rej(void **state)
@@ -343,6 +379,8 @@ int main(void)
         TEST(a_lost_drep_is_said_again_also_after_timewait),
         TEST(a_dreq_for_what_is_gone_is_answered_all_the_same),
         TEST(a_dreq_that_overtakes_the_rtu_says_both),
+        TEST(a_peer_that_is_gone_is_noticed_without_traffic),
+        TEST(so_is_the_side_that_accepted),
         TEST(silence_ends_in_unreachable_and_a_timeout_rej),
         TEST(a_dreq_that_nobody_answers_disconnects_all_the_same),
         TEST(a_rep_is_repeated_for_as_long_as_the_req_promises),
