@@ -81,7 +81,7 @@ static const struct row rows[] = {
     {HW("np_ecn_marked_roce_packets"),         {E(ecn_marked)}, 0},
     {HW("np_cnp_sent"),                        {E(cnp_sent)}, 0},
     {HW("rp_cnp_handled"),                     {E(cnp_handled)}, 0},
-    {HW("rp_cnp_ignored"),                     {E(cnp_rcv)}, 0},
+    {HW("rp_cnp_ignored"),                     {E(cnp_rcv), MINUS | E(cnp_handled)}, 0},
     /* rxe */
     {HW("sent_pkts"),                          {E(sent_packets)}, 0},
     {HW("rcvd_pkts"),                          {E(rcv_packets)}, 0},

@@ -389,34 +389,31 @@ static struct multicast group_of(const struct qp_handle *h, const union ibv_gid 
     return group;
 }
 
-EXPORT int ibv_attach_mcast(struct ibv_qp *qp, const union ibv_gid *gid, uint16_t lid)
+static int change_membership(struct ibv_qp *qp, const union ibv_gid *gid,
+                             int (*change)(struct node *, struct qp *, const struct multicast *))
 {
     struct qp_handle *h = qp_of(qp);
     struct multicast group = group_of(h, gid);
     int error;
 
-    (void)lid;
     if (!context_alive(h->context))
         return EIO;
     node_lock(h->context->node);
-    error = -node_attach(h->context->node, h->qp, &group);
+    error = -change(h->context->node, h->qp, &group);
     node_unlock(h->context->node);
     return error;
 }
 
+EXPORT int ibv_attach_mcast(struct ibv_qp *qp, const union ibv_gid *gid, uint16_t lid)
+{
+    (void)lid;
+    return change_membership(qp, gid, node_attach);
+}
+
 EXPORT int ibv_detach_mcast(struct ibv_qp *qp, const union ibv_gid *gid, uint16_t lid)
 {
-    struct qp_handle *h = qp_of(qp);
-    struct multicast group = group_of(h, gid);
-    int error;
-
     (void)lid;
-    if (!context_alive(h->context))
-        return EIO;
-    node_lock(h->context->node);
-    error = -node_detach(h->context->node, h->qp, &group);
-    node_unlock(h->context->node);
-    return error;
+    return change_membership(qp, gid, node_detach);
 }
 
 /* --- what is not built --- */

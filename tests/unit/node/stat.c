@@ -165,7 +165,12 @@ static uint64_t named(const char *name, const struct stat_totals *t)
 static void counters_have_the_names_that_people_know(void **state)
 {
     const struct stat_totals t = {
-        .engine = {.sent_bytes = 400, .out_of_sequence = 6, .malformed = 2, .rnr_nak_rcv = 8},
+        .engine = {.sent_bytes = 400,
+                   .out_of_sequence = 6,
+                   .malformed = 2,
+                   .rnr_nak_rcv = 8,
+                   .cnp_rcv = 9,
+                   .cnp_handled = 7},
         .link = {.icrc_error = 3, .too_short = 1},
     };
 
@@ -175,6 +180,8 @@ static void counters_have_the_names_that_people_know(void **state)
     assert_int_equal(named("out_of_sequence", &t), 6);
     assert_int_equal(named("out_of_seq_request", &t), 6); /* rxe's name */
     assert_int_equal(named("rnr_nak_retry_err", &t), 8);
+    assert_int_equal(named("rp_cnp_handled", &t), 7);
+    assert_int_equal(named("rp_cnp_ignored", &t), 2);
     assert_int_equal(named("link_downed", &t), 0);
 }
 
