@@ -88,6 +88,12 @@ static bool touches(const uint8_t *start, size_t len, const uint8_t *address)
     return (uintptr_t)address - (uintptr_t)start < len;
 }
 
+/* No address that a process can have on x86-64, where the processor does not say which it was. */
+static bool leaves_user_space(const uint8_t *start, size_t len)
+{
+    return ((uintptr_t)start + len - 1) >> 47 != 0;
+}
+
 /* A fault that the kernel reports (not one sent by kill) on what this thread is copying. */
 static bool fault_is_guarded(const siginfo_t *info)
 {
@@ -95,6 +101,8 @@ static bool fault_is_guarded(const siginfo_t *info)
 
     if (guard.out == NULL || info->si_code <= 0)
         return false;
+    if (info->si_code == SI_KERNEL)
+        return leaves_user_space(guard.dst, guard.len) || leaves_user_space(guard.src, guard.len);
     return touches(guard.dst, guard.len, address) || touches(guard.src, guard.len, address);
 }
 
