@@ -19,4 +19,10 @@ uint32_t segment_find(const struct frame *f);
  */
 void segment_check_icrc(struct frame *f, uint16_t identification);
 
+/*
+ * Whether a packet that was captured on the loopback device has an ICRC for identification 0,
+ * whatever its header says. It is whole, and has room for one.
+ */
+bool segment_says_zero(const struct frame *f);
+
 #endif
