@@ -5,6 +5,7 @@
 #include <arpa/inet.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <stdlib.h>
 #include <string.h>
 
 struct bench {
@@ -194,6 +195,21 @@ static void unknown_options_are_refused(void **state)
     assert_int_equal(errno, EINVAL);
 }
 
+/* As with Linux, where the loopback interface has no device. It stays for the rest of the program.
+ */
+static void beside_other_devices_the_loopback_address_has_none(void **state)
+{
+    struct bench *b = *state;
+
+    if (system("ip link add near type veth peer name far && ip link set far up &&"
+               "ip address add 192.0.2.9/24 dev near && ip link set near up") != 0)
+        skip();
+    assert_int_equal(bind_to(b->id, "192.0.2.9", PORT), 0);
+    assert_non_null(b->id->verbs);
+    assert_int_equal(bind_to(b->other, "127.0.0.1", PORT), 0);
+    assert_null(b->other->verbs);
+}
+
 int main(void)
 {
 #define CASE(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
@@ -208,6 +224,7 @@ int main(void)
         CASE(a_channel_is_readable_when_an_event_is_there),
         CASE(events_that_wait_go_along_to_another_channel),
         CASE(unknown_options_are_refused),
+        CASE(beside_other_devices_the_loopback_address_has_none),
     };
 
     enter_namespace();
