@@ -13,6 +13,8 @@
 
 #define INDENT 11
 #define NAME_WIDTH 26
+#define NVME_PORT 4420u
+#define IP_HEADER_DST 20u /* in it */
 #define HEX_TEXT_MAX (2 * CM_PRIVATE_MAX + 1)
 
 bool frame_cm(const struct frame *f, struct cm_message *out)
@@ -75,6 +77,39 @@ static bool message_ip_header(const struct cm_message *m, struct cm_ip_header *o
     return cm_ip_header_read(m->private_data, out);
 }
 
+/* What a host of NVMe over RDMA says of the queue that it asks for, little-endian (NVMe over
+ * Fabrics, RDMA transport). */
+struct nvme_request {
+    uint16_t recfmt;
+    uint16_t qid;
+    uint16_t hrqsize; /* entries of its receive queue */
+    uint16_t hsqsize; /* of its send queue, counted from 0 */
+    uint16_t cntlid;
+};
+
+static uint16_t little_endian(const uint8_t *bytes)
+{
+    return (uint16_t)(bytes[1] << 8 | bytes[0]);
+}
+
+static bool message_nvme(const struct cm_message *m, struct nvme_request *out)
+{
+    const uint8_t *bytes = m->private_data + CM_IP_HEADER_LEN;
+    struct cm_ip_header ip;
+
+    if (m->kind != CM_REQ || m->service_id != cm_service_id(CM_PORT_SPACE_TCP, NVME_PORT) ||
+        !message_ip_header(m, &ip))
+        return false;
+    *out = (struct nvme_request){
+        .recfmt = little_endian(bytes),
+        .qid = little_endian(bytes + 2),
+        .hrqsize = little_endian(bytes + 4),
+        .hsqsize = little_endian(bytes + 6),
+        .cntlid = little_endian(bytes + 8),
+    };
+    return out->recfmt == 0;
+}
+
 static const char *port_space_name(uint64_t service_id)
 {
     switch (service_id >> 16) {
@@ -93,6 +128,7 @@ static const char *port_space_name(uint64_t service_id)
 static void print_service(FILE *out, const struct cm_message *m)
 {
     const char *space = port_space_name(m->service_id);
+    struct nvme_request nvme;
     struct cm_ip_header ip;
 
     if (space != NULL)
@@ -101,6 +137,8 @@ static void print_service(FILE *out, const struct cm_message *m)
         fprintf(out, " to service 0x%016" PRIx64, m->service_id);
     if (message_ip_header(m, &ip))
         fprintf(out, " from %s port %u", ip_header_text(&ip, ip.src).text, ip.src_port);
+    if (message_nvme(m, &nvme))
+        fprintf(out, " nvme queue %u", nvme.qid);
 }
 
 static void print_qp(FILE *out, const struct cm_message *m)
@@ -170,6 +208,24 @@ static void print_field(FILE *out, const struct cm_message *m, const struct cm_f
     }
 }
 
+/* What the private data is made of, where that is known. at: of the private data in the frame. */
+static void print_private_fields(FILE *out, const struct cm_message *m, uint32_t at)
+{
+    struct nvme_request nvme;
+    struct cm_ip_header ip;
+
+    if (!message_ip_header(m, &ip))
+        return;
+    fprintf(out, "%*s%04x  %-*s%s port %u\n", INDENT, "", at, NAME_WIDTH, "ip header source",
+            ip_header_text(&ip, ip.src).text, ip.src_port);
+    fprintf(out, "%*s%04x  %-*s%s\n", INDENT, "", at + IP_HEADER_DST, NAME_WIDTH,
+            "ip header destination", ip_header_text(&ip, ip.dst).text);
+    if (message_nvme(m, &nvme))
+        fprintf(out, "%*s%04x  %-*squeue %u, controller %u, receives %u, sends %u counted from 0\n",
+                INDENT, "", at + CM_IP_HEADER_LEN, NAME_WIDTH, "nvme", nvme.qid, nvme.cntlid,
+                nvme.hrqsize, nvme.hsqsize);
+}
+
 void print_cm_fields(FILE *out, const struct cm_message *m, uint32_t offset)
 {
     const uint32_t body = offset + MAD_HEADER_LEN;
@@ -183,6 +239,7 @@ void print_cm_fields(FILE *out, const struct cm_message *m, uint32_t offset)
     field = cm_fields(m->kind, &count);
     for (size_t i = 0; i < count; i++)
         print_field(out, m, &field[i], body);
+    print_private_fields(out, m, private_at);
     hex_text(m->private_data, private_len(m), hex);
     fprintf(out, "%*s%04x  %-*s%s and zeroes, %zu bytes in all\n", INDENT, "", private_at,
             NAME_WIDTH, "private data", hex, cm_private_len(m->kind));
@@ -211,11 +268,19 @@ static json_t *ip_header_json(const struct cm_ip_header *ip)
                      ip_header_text(ip, ip->dst).text);
 }
 
+static json_t *nvme_json(const struct nvme_request *nvme)
+{
+    return json_pack("{sI, sI, sI, sI, sI}", "recfmt", (json_int_t)nvme->recfmt, "qid",
+                     (json_int_t)nvme->qid, "hrqsize", (json_int_t)nvme->hrqsize, "hsqsize",
+                     (json_int_t)nvme->hsqsize, "cntlid", (json_int_t)nvme->cntlid);
+}
+
 json_t *cm_to_json(const struct cm_message *m)
 {
     const char *reason = m->kind == CM_REJ ? cm_reason_text(m->reason) : NULL;
     json_t *object = json_pack("{ss}", "message", cm_name(m->kind));
     const struct cm_field *field;
+    struct nvme_request nvme;
     struct cm_ip_header ip;
     char hex[HEX_TEXT_MAX];
     size_t count;
@@ -229,6 +294,8 @@ json_t *cm_to_json(const struct cm_message *m)
         json_object_set_new(object, "reason_text", json_string(reason));
     if (message_ip_header(m, &ip))
         json_object_set_new(object, "ip_header", ip_header_json(&ip));
+    if (message_nvme(m, &nvme))
+        json_object_set_new(object, "nvme", nvme_json(&nvme));
     hex_text(m->private_data, private_len(m), hex);
     json_object_set_new(object, "private_data", json_string(hex));
     return object;

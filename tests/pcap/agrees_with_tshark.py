@@ -106,7 +106,7 @@ def flatten(value, into):
 
 
 def tshark(path):
-    done = subprocess.run(["tshark", "-r", path, "-T", "json", "-J", "ip ipv6 udp infiniband"],
+    done = subprocess.run(["tshark", "-r", path, "-T", "json", "-J", "ip ipv6 udp infiniband nvme-rdma"],
                           stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, check=True)
     decoded = []
     for packet in json.loads(done.stdout, object_pairs_hook=list):
@@ -210,6 +210,25 @@ class Agreement(unittest.TestCase):
                     self.assertEqual(expected, actual)
         self.assertGreaterEqual(messages, 100)
         self.assertGreaterEqual(compared, 8 * messages)
+
+    def test_requests_of_nvme_hosts_ask_for_what_the_controllers_grant(self):
+        """tshark finds the private data of the replies; Linux's target grants all that was asked."""
+        asked, queues = {}, {}
+        for (name, _), theirs_one, ours_one in zip(self.origin, *self.all_decoded):
+            message = ours_one.get("cm", {})
+            if "nvme" in message:
+                asked[name, message["local_comm_id"]] = message["nvme"]
+                queues.setdefault(name, []).append(message["nvme"]["qid"])
+            granted = theirs_one.get("nvme-rdma.cm.rsp.crqsize")
+            if granted is not None:
+                nvme = asked[name, message["remote_comm_id"]]
+                self.assertEqual(int(granted), nvme["hsqsize"] + 1)
+                self.assertEqual(nvme["recfmt"], 0)
+                self.assertEqual(nvme["hrqsize"], nvme["hsqsize"] + 1)
+        self.assertEqual(sorted(queues), ["nvme_rdma.pcap", "nvme_rdma_ip6.pcap"])
+        for ids in queues.values():
+            self.assertIn(0, ids)
+            self.assertIn(1, ids)
 
     def test_every_link_type_carries_the_same_packets(self):
         step = 37  # a prime, so that the choice goes through all files and opcodes
