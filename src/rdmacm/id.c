@@ -11,6 +11,7 @@
 #include "rdmacm/address.h"
 #include "rdmacm/channel.h"
 #include "rdmacm/multicast.h"
+#include "rdmacm/neighbour.h"
 #include "rdmacm/port.h"
 #include "rdmacm/process.h"
 #include "verbs/export.h"
@@ -155,6 +156,7 @@ void id_free_child(struct id_handle *h)
 /* Ends the connection, or the listening, and all events of it. */
 static void end_connection(struct id_handle *h)
 {
+    neighbour_forget(h);
     process_lock();
     if (h->cm != NULL) {
         inside->cm_id_set_user(h->cm, NULL);

@@ -7,6 +7,7 @@
 
 #include "rdmacm/channel.h"
 #include "rdmacm/device.h"
+#include "rdmacm/neighbour.h"
 #include "rdmacm/socket.h"
 
 const struct inside *inside;
@@ -21,6 +22,7 @@ static void in_child(void)
     atomic_store(&node, NULL);
     channels_forget();
     devices_forget();
+    neighbours_forget();
     sockets_in_child();
 }
 

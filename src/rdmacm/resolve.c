@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Addresses and routes. The kernel's routing table knows both at once, without waiting; the
- * answer is an event all the same.
+ * Addresses and routes. The kernel's routing table knows both at once, without waiting; only the
+ * next hop may have to be looked for (neighbour.c). The answer is an event all the same.
  */
 #include <arpa/inet.h>
 #include <errno.h>
@@ -9,6 +9,7 @@
 #include "rdmacm/address.h"
 #include "rdmacm/channel.h"
 #include "rdmacm/id.h"
+#include "rdmacm/neighbour.h"
 #include "rdmacm/port.h"
 #include "rdmacm/process.h"
 #include "verbs/export.h"
@@ -55,7 +56,6 @@ EXPORT int rdma_resolve_addr(struct rdma_cm_id *id, struct sockaddr *src_addr,
     struct endpoint dst, src;
     int result = 0;
 
-    (void)timeout_ms;
     if (!id_alive(h))
         return id_result(-EIO);
     if (dst_addr == NULL || h->cm != NULL)
@@ -73,8 +73,10 @@ EXPORT int rdma_resolve_addr(struct rdma_cm_id *id, struct sockaddr *src_addr,
         return id_result(result);
     endpoint_write(&dst, &id->route.addr.dst_storage);
     result = resolve(h, &dst);
-    result = channel_raise(h, result == 0 ? RDMA_CM_EVENT_ADDR_RESOLVED : RDMA_CM_EVENT_ADDR_ERROR,
-                           result);
+    if (result == 0)
+        result = neighbour_await(h, &dst, timeout_ms);
+    else
+        result = channel_raise(h, RDMA_CM_EVENT_ADDR_ERROR, result);
     return id_result(result == 0 ? id_complete(h) : result);
 }
 

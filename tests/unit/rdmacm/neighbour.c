@@ -1,0 +1,152 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * Addresses on the link of which nobody answers: Linux says ADDR_ERROR with -ETIMEDOUT when the
+ * time is over that rdma_resolve_addr was given. Needs veth devices: skipped where there are none.
+ */
+#include "sides.h"
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <net/if.h>
+#include <stdlib.h>
+
+struct bench {
+    struct rdma_event_channel *channel;
+    struct rdma_cm_id *id;
+    bool no_link;
+};
+
+static int setup(void **state)
+{
+    static struct bench b;
+
+    b.no_link = if_nametoindex("near") == 0;
+    b.channel = rdma_create_event_channel();
+    assert_non_null(b.channel);
+    assert_int_equal(rdma_create_id(b.channel, &b.id, NULL, RDMA_PS_TCP), 0);
+    *state = &b;
+    return 0;
+}
+
+static int teardown(void **state)
+{
+    struct bench *b = *state;
+
+    assert_int_equal(rdma_destroy_id(b->id), 0);
+    rdma_destroy_event_channel(b->channel);
+    return 0;
+}
+
+static int resolve_to(struct bench *b, const char *address, int timeout_ms)
+{
+    struct sockaddr_in there = {.sin_family = AF_INET, .sin_port = htons(PORT)};
+    struct sockaddr_in6 there6 = {.sin6_family = AF_INET6, .sin6_port = htons(PORT)};
+
+    if (inet_pton(AF_INET, address, &there.sin_addr) == 1)
+        return rdma_resolve_addr(b->id, NULL, (struct sockaddr *)&there, timeout_ms);
+    assert_int_equal(inet_pton(AF_INET6, address, &there6.sin6_addr), 1);
+    if (IN6_IS_ADDR_LINKLOCAL(&there6.sin6_addr))
+        there6.sin6_scope_id = if_nametoindex("near");
+    return rdma_resolve_addr(b->id, NULL, (struct sockaddr *)&there6, timeout_ms);
+}
+
+static void an_address_that_nobody_has_is_an_error_in_time(struct bench *b, const char *address)
+{
+    if (b->no_link)
+        skip();
+    assert_int_equal(resolve_to(b, address, 150), 0);
+    assert_false(readable(b->channel->fd, 0));
+    expect_and_ack(b->channel, RDMA_CM_EVENT_ADDR_ERROR, -ETIMEDOUT);
+}
+
+static void an_ipv4_address_that_nobody_has_is_an_error_in_time(void **state)
+{
+    an_address_that_nobody_has_is_an_error_in_time(*state, "192.0.2.9");
+}
+
+static void an_ipv6_address_that_nobody_has_is_an_error_in_time(void **state)
+{
+    an_address_that_nobody_has_is_an_error_in_time(*state, "2001:db8::9");
+}
+
+static void a_link_local_address_that_nobody_has_is_an_error_in_time(void **state)
+{
+    an_address_that_nobody_has_is_an_error_in_time(*state, "fe80::9");
+}
+
+static void so_is_one_behind_a_router_that_is_not_there(void **state)
+{
+    an_address_that_nobody_has_is_an_error_in_time(*state, "198.51.100.1");
+}
+
+static void an_address_that_is_found_meanwhile_is_resolved(void **state)
+{
+    struct bench *b = *state;
+
+    if (b->no_link)
+        skip();
+    assert_int_equal(resolve_to(b, "192.0.2.8", WAIT_MS), 0);
+    assert_false(readable(b->channel->fd, 0));
+    assert_int_equal(system("ip neigh replace 192.0.2.8 lladdr 02:00:00:00:00:08 dev near"), 0);
+    expect_and_ack(b->channel, RDMA_CM_EVENT_ADDR_RESOLVED, 0);
+}
+
+static void a_neighbour_that_is_known_is_resolved_at_once(void **state)
+{
+    struct bench *b = *state;
+
+    if (b->no_link)
+        skip();
+    assert_int_equal(system("ip neigh replace 192.0.2.7 lladdr 02:00:00:00:00:07 dev near"), 0);
+    assert_int_equal(resolve_to(b, "192.0.2.7", 1), 0);
+    assert_true(readable(b->channel->fd, 0));
+    expect_and_ack(b->channel, RDMA_CM_EVENT_ADDR_RESOLVED, 0);
+}
+
+static void an_id_that_waits_may_be_destroyed(void **state)
+{
+    struct bench *b = *state;
+
+    if (b->no_link)
+        skip();
+    assert_int_equal(resolve_to(b, "192.0.2.6", 60), 0);
+    assert_int_equal(rdma_destroy_id(b->id), 0);
+    assert_int_equal(rdma_create_id(b->channel, &b->id, NULL, RDMA_PS_TCP), 0);
+    assert_false(readable(b->channel->fd, 150));
+}
+
+static void without_a_channel_the_call_itself_waits(void **state)
+{
+    struct bench *b = *state;
+
+    if (b->no_link)
+        skip();
+    assert_int_equal(rdma_migrate_id(b->id, NULL), 0);
+    assert_int_equal(resolve_to(b, "192.0.2.5", 50), -1);
+    assert_int_equal(errno, ETIMEDOUT);
+}
+
+int main(void)
+{
+#define CASE(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
+    const struct CMUnitTest tests[] = {
+        CASE(an_ipv4_address_that_nobody_has_is_an_error_in_time),
+        CASE(an_ipv6_address_that_nobody_has_is_an_error_in_time),
+        CASE(a_link_local_address_that_nobody_has_is_an_error_in_time),
+        CASE(so_is_one_behind_a_router_that_is_not_there),
+        CASE(an_address_that_is_found_meanwhile_is_resolved),
+        CASE(a_neighbour_that_is_known_is_resolved_at_once),
+        CASE(an_id_that_waits_may_be_destroyed),
+        CASE(without_a_channel_the_call_itself_waits),
+    };
+
+    enter_namespace();
+    if (system("ip link add near type veth peer name far 2>/dev/null &&"
+               "ip address add 192.0.2.1/24 dev near &&"
+               "ip address add 2001:db8::1/64 dev near nodad &&"
+               "ip address add fe80::1/64 dev near nodad &&"
+               "ip link set near up && ip link set far up &&"
+               "ip route add 198.51.100.0/24 via 192.0.2.254") != 0)
+        print_message("no veth device\n");
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
