@@ -138,10 +138,9 @@ VERBS = [
     *perftests("ib_write_lat", "-n 50", "-n 50 -s 5000"),
     *perftests("ib_read_lat", "-n 50 -o 16", "-n 50 -o 16 -s 5000"),
     *perftests("ib_atomic_lat", "-n 50 -o 16 -A FETCH_AND_ADD", "-n 50 -o 16 -A CMP_AND_SWAP"),
-    *(row for program in ("ib_send_bw", "ib_write_bw", "ib_read_bw", "ib_send_lat",
-                          "ib_write_lat", "ib_read_lat")
-      for row in perftests(program, "-a -n 5" + " -o 16" * ("read" in program), mtus=(WIDE,),
-                           families=("ipv4",))),
+    # All sizes, to 8 MiB: the emulated machine has no time for latencies of these.
+    *(row for program, options in (("ib_send_bw", ""), ("ib_write_bw", ""), ("ib_read_bw", " -o 16"))
+      for row in perftests(program, "-a -n 5" + options, mtus=(WIDE,), families=("ipv4",))),
 ]
 
 

@@ -24,7 +24,7 @@ NETDEV_MTU = {4096: 9000, 1024: 1500}  # by path MTU
 ENVIRONMENT = {"RXE_PEER_NETNS": NETNS, "RXE_PEER_SSH_BASE": "20870",
                "RXE_PEER_STATE": "/tmp/uroce-interop-%d" % os.getuid(), "RXE_PEER_NICE": "10"}
 KILLED_AFTER_S = 5
-CAPTURE_S = 120
+CAPTURE_S = 240
 READY = "(others may come)"
 # Whether somebody listens on a port: of TCP, of RDMA CM.
 LISTENS_TCP = "cat /proc/net/tcp /proc/net/tcp6 | grep -q ':%04X 0*:0000 0A'"
