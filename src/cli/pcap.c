@@ -342,7 +342,7 @@ static void show_progress(const struct pcap_run *run)
 /* Reads on to the end, or till output fails; a capture that breaks off is no failure. */
 static int take_capture(struct pcap_run *run)
 {
-    struct frame f;
+    struct frame f = {.number = 0};
     int result = 0;
 
     while (result == 0 && run->capture.frame_count < run->options->frames_max) {

@@ -12,7 +12,7 @@
 #include <sys/stat.h>
 
 #define NS_PER_S UINT64_C(1000000000)
-#define FILE_BUFFER_LEN 262144u            /* fits the cache of a core */
+#define FILE_BUFFER_LEN 131072u            /* fits the cache of a core */
 #define LIVE_SNAP_LEN 262144               /* whole frames, also those that are yet to be cut */
 #define LIVE_BUFFER_LEN (64 * 1024 * 1024) /* for bursts; of the kernel */
 #define LIVE_TIMEOUT_MS 100
@@ -205,15 +205,14 @@ int capture_next(struct capture *c, struct frame *f)
     if (c->frame_count == 0)
         c->start_ns = time_ns;
     c->frame_count++;
-    *f = (struct frame){
-        .number = c->frame_count,
-        .time_ns = time_ns,
-        .elapsed_ns = (int64_t)(time_ns - c->start_ns),
-        .link = c->link,
-        .bytes = bytes,
-        .captured_len = header->caplen,
-        .wire_len = header->len,
-    };
+    /* All else is frame_decode's. */
+    f->number = c->frame_count;
+    f->time_ns = time_ns;
+    f->elapsed_ns = (int64_t)(time_ns - c->start_ns);
+    f->link = c->link;
+    f->bytes = bytes;
+    f->captured_len = header->caplen;
+    f->wire_len = header->len;
     return 1;
 }
 

@@ -18,7 +18,7 @@
 #include "pcap/frame.h"
 #include "pcap/stream.h"
 
-#define FLOWS_MAX_DEFAULT 65536u /* about 100 MB, and 6 kB for each with messages */
+#define FLOWS_MAX_DEFAULT 65536u /* at 8 kB each, half a gigabyte at the very most */
 #define FLOW_ASKED_SLOTS 4096u   /* requests that await a response, for the inference */
 #define FLOW_RECENT_SLOTS 64u
 

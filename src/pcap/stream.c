@@ -329,6 +329,7 @@ void stream_gap_open(struct stream *s, struct moment *m, int64_t first, int64_t 
     }
     if (oldest->first != oldest->end)
         settle_gap(s, m, oldest);
+    s->has_gaps = true;
     *oldest = (struct gap){
         .first = first,
         .end = end,
@@ -363,10 +364,16 @@ uint64_t stream_gap_fill(struct stream *s, int64_t first, int64_t end)
 
 void stream_gap_settle(struct stream *s, struct moment *m, int64_t end)
 {
+    bool open = false;
+
+    if (!s->has_gaps)
+        return;
     for (uint32_t i = 0; i < STREAM_GAPS_MAX; i++) {
         if (s->gaps[i].first != s->gaps[i].end && s->gaps[i].end <= end)
             settle_gap(s, m, &s->gaps[i]);
+        open |= s->gaps[i].first != s->gaps[i].end;
     }
+    s->has_gaps = open;
 }
 
 void stream_recovered(struct stream *s, struct moment *m, uint64_t now_ns)

@@ -149,6 +149,7 @@ struct stream {
     bool unsure; /* packets are missing: what depends on all of them is not judged */
     struct assembly assembly;
     struct gap gaps[STREAM_GAPS_MAX];
+    bool has_gaps; /* perhaps: it is looked for when it is asked */
     struct recovery recovery;
     struct pending ahead;   /* a response to what was not sent */
     struct pending stray;   /* a request far off */

@@ -9,10 +9,14 @@ exactly what was planted, and what follows from it by the protocol's rules. Some
 have real faults in them; what those are is in their README.
 """
 import glob
+import html.parser
 import os
+import socket
 import struct
 import subprocess
 import sys
+import tempfile
+import time
 import unittest
 
 import packets
@@ -485,6 +489,44 @@ REAL = {
 }
 
 
+class Page(html.parser.HTMLParser):
+    """Notes what is open, and whatever would make a browser fetch something."""
+
+    VOID = {"meta", "br"}
+
+    def __init__(self):
+        super().__init__()
+        self.open, self.fetched, self.titles, self.bars = [], [], [], 0
+
+    def handle_starttag(self, tag, attrs):
+        if tag not in self.VOID:
+            self.open.append(tag)
+        self.bars += tag == "rect"
+        self.fetched += [name for name, _ in attrs if name in ("src", "href", "xlink:href", "action")]
+        self.fetched += [tag] * (tag in ("script", "link", "iframe", "img", "object", "embed"))
+
+    def handle_endtag(self, tag):
+        assert self.open.pop() == tag, tag
+
+    def handle_data(self, data):
+        if "t" in self.open or self.open[-1:] == ["text"]:
+            self.titles.append(data)
+        assert "url(" not in data and "@import" not in data, data
+
+
+def live():
+    """In a network namespace of its own: what is sent on lo is captured."""
+    subprocess.run(["ip", "link", "set", "lo", "up"], check=True)
+    uroce = subprocess.Popen([UROCE, "pcap", "-i", "lo", "-c", "3", "--packets", "--json", "-n"],
+                             stdout=subprocess.PIPE)
+    sender = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+    while uroce.poll() is None:  # it is not known when it begins to listen
+        sender.sendto(packets.send_only()[42:], ("127.0.0.1", 4791))
+        time.sleep(0.02)
+    lines = uroce.stdout.read().decode().splitlines()
+    assert len(lines) == 3 and all("RC_SEND_ONLY" in line for line in lines), lines
+
+
 class Faults(unittest.TestCase):
     def setUp(self):
         self.uroce = packets.Uroce(UROCE)
@@ -554,6 +596,35 @@ class Faults(unittest.TestCase):
         again = [line for line in lines[nak:] if "WRITE_MIDDLE 11527487" in line]
         self.assertIn("->|  RETRANSMIT_NAK", again[0])
 
+    def test_the_page_is_whole_and_needs_nothing_else(self):
+        capture = Capture("perf_send_bw_1024")
+        marks_with_their_cnps(capture)
+        with tempfile.TemporaryDirectory() as folder:
+            for name, data in (("marks", capture.bytes()), ("nothing", packets.pcap([]))):
+                path = os.path.join(folder, "<&'\".html")
+                self.uroce.text(data, "--html", path)
+                page = Page()
+                with open(path, encoding="utf-8") as f:
+                    text = f.read()
+                page.feed(text)
+                page.close()
+                with self.subTest(page=name):
+                    self.assertEqual(([], []), (page.open, page.fetched))
+                    self.assertEqual(name == "marks", page.bars > 10)
+            done = self.uroce.run(packets.pcap([]), "--html", "/nonexistent/page.html")
+            self.assertEqual(2, done.returncode)
+        self.assertEqual(2, self.uroce.run(packets.pcap([]), "--html", "/dev/full").returncode)
+
+    def test_an_interface_is_looked_at_live(self):
+        if os.environ.get("LD_PRELOAD"):
+            self.skipTest("unshare does not run with a preloaded library")
+        words = [sys.executable, os.path.abspath(__file__), UROCE, CAPTURES, "--live"]
+        new = ["unshare", "--user", "--map-root-user", "--net"]
+        if subprocess.run(new + ["true"], capture_output=True).returncode != 0:
+            self.skipTest("no network namespace may be made here")
+        done = subprocess.run(new + words, capture_output=True, timeout=60)
+        self.assertEqual((0, b""), (done.returncode, done.stderr))
+
     def test_filters_limit_what_is_shown(self):
         with open(os.path.join(CAPTURES, "err_rnr.pcap"), "rb") as f:
             data = f.read()
@@ -580,4 +651,6 @@ class Faults(unittest.TestCase):
 
 if __name__ == "__main__":
     UROCE, CAPTURES = sys.argv[1:3]
+    if sys.argv[3:] == ["--live"]:
+        sys.exit(live())
     unittest.main(argv=sys.argv[:1] + sys.argv[3:])
