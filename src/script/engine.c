@@ -5,6 +5,7 @@
  * same times, always. What the link does beneath an engine is done here: ICRCs
  * are made and verified.
  */
+#include <assert.h>
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -48,6 +49,7 @@ struct engine_subject {
     struct wire_packet *queue;
     uint32_t queue_head;
     uint32_t queue_tail;
+    bool overrun; /* it sent more than the queue holds */
 };
 
 static struct engine_subject *of(struct subject *s)
@@ -190,6 +192,7 @@ static int engine_subject_open(struct subject *s, const struct setup *setup, str
     e->now_ns = START_NS;
     e->queue_head = 0;
     e->queue_tail = 0;
+    e->overrun = false;
     e->base.error[0] = '\0';
     *out = (struct offer){0};
     error = engine_new(&config, &e->engine);
@@ -258,8 +261,11 @@ static void collect(struct engine_subject *e, const uint8_t *bytes, size_t len)
 {
     struct wire_packet *p;
 
-    if (e->queue_tail == QUEUE_MAX || len > SUBJECT_DATAGRAM_MAX)
-        return; /* more than a script can expect: that it came so far has ended it */
+    assert(len <= SUBJECT_DATAGRAM_MAX);
+    if (e->queue_tail == QUEUE_MAX) {
+        e->overrun = true;
+        return;
+    }
     p = &e->queue[e->queue_tail++];
     memcpy(p->bytes, bytes, len);
     p->len = len;
@@ -354,6 +360,8 @@ static int engine_subject_receive(struct subject *s, uint64_t until_ns, struct w
         ;
     if (e->queue_head == e->queue_tail)
         arrive_at(e, until_ns);
+    if (e->overrun)
+        return refuse(e, "it sent more packets than can wait for a line", -ENOBUFS);
     if (e->queue_head == e->queue_tail)
         return 0;
     *out = e->queue[e->queue_head++];

@@ -52,6 +52,7 @@ struct remote {
     struct icrc_flow flow_in;
     uint16_t hint; /* identification that was right last */
     uint8_t ecn;
+    uint64_t wall_ahead_ns; /* what the clock of the kernel's stamps is ahead of ours */
     uint32_t lens[SCRIPT_REGIONS_MAX];
     char line[LINE_SIZE];
     size_t line_len; /* bytes that were read and not used */
@@ -70,6 +71,14 @@ static int fail(struct remote *r, int error, const char *what)
 }
 
 /* --- lines --- */
+
+static uint64_t clock_ns(clockid_t clock)
+{
+    struct timespec t;
+
+    clock_gettime(clock, &t);
+    return (uint64_t)t.tv_sec * NS_PER_S + (uint64_t)t.tv_nsec;
+}
 
 static void hang_up(struct remote *r)
 {
@@ -241,6 +250,7 @@ static int remote_open(struct subject *s, const struct setup *setup, struct offe
     int error;
 
     drain(r);
+    r->wall_ahead_ns = clock_ns(CLOCK_REALTIME) - clock_ns(CLOCK_MONOTONIC);
     if (r->tcp < 0)
         r->tcp = connect_tcp(r->host, r->port, s->error);
     if (r->tcp < 0)
@@ -390,11 +400,27 @@ static int remote_read(struct subject *s, uint32_t region, uint32_t offset, uint
 
 static uint64_t remote_now(struct subject *s)
 {
-    struct timespec t;
-
     (void)s;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (uint64_t)t.tv_sec * NS_PER_S + (uint64_t)t.tv_nsec;
+    return clock_ns(CLOCK_MONOTONIC);
+}
+
+/* When a datagram came: the kernel's stamp, for we may be late to read it. */
+static uint64_t arrival_ns(const struct remote *r, struct msghdr *m)
+{
+    const uint64_t now = clock_ns(CLOCK_MONOTONIC);
+
+    for (struct cmsghdr *c = CMSG_FIRSTHDR(m); c != NULL; c = CMSG_NXTHDR(m, c)) {
+        struct timespec t;
+        uint64_t stamp;
+
+        if (c->cmsg_level != SOL_SOCKET || c->cmsg_type != SO_TIMESTAMPNS)
+            continue;
+        memcpy(&t, CMSG_DATA(c), sizeof(t));
+        stamp = (uint64_t)t.tv_sec * NS_PER_S + (uint64_t)t.tv_nsec - r->wall_ahead_ns;
+        if (stamp <= now && now - stamp < NS_PER_S * ANSWER_MAX_S) /* else the clock was set */
+            return stamp;
+    }
+    return now;
 }
 
 static void set_ecn(struct remote *r, uint8_t ecn)
@@ -447,9 +473,15 @@ static bool is_peer(const struct remote *r, const struct sockaddr_storage *from)
 static bool take_datagram(struct remote *r, struct wire_packet *out)
 {
     struct sockaddr_storage from = {0};
-    socklen_t from_len = sizeof(from);
-    ssize_t len = recvfrom(r->udp, out->bytes, sizeof(out->bytes), MSG_DONTWAIT,
-                           (struct sockaddr *)&from, &from_len);
+    char control[128] = "";
+    struct iovec iov = {.iov_base = out->bytes, .iov_len = sizeof(out->bytes)};
+    struct msghdr m = {.msg_name = &from,
+                       .msg_namelen = sizeof(from),
+                       .msg_iov = &iov,
+                       .msg_iovlen = 1,
+                       .msg_control = control,
+                       .msg_controllen = sizeof(control)};
+    ssize_t len = recvmsg(r->udp, &m, MSG_DONTWAIT);
     uint16_t port;
     struct bth bth;
 
@@ -461,7 +493,7 @@ static bool take_datagram(struct remote *r, struct wire_packet *out)
     if (bth.dest_qpn != r->base.peer_qpn && bth.dest_qpn >> 16 == SUBJECT_PEER_QPN >> 16)
         return false; /* of an earlier script */
     out->len = (size_t)len;
-    out->at_ns = remote_now(&r->base);
+    out->at_ns = arrival_ns(r, &m);
     out->bad_icrc =
         icrc_verify(&r->flow_in, port, r->hint, out->bytes, out->len, &r->hint) != ICRC_GOOD;
     return true;
@@ -579,6 +611,7 @@ static int open_udp(struct remote *r, char error[SCRIPT_ERROR_SIZE])
     r->udp = socket(own.ss_family, SOCK_DGRAM | SOCK_CLOEXEC, 0);
     if (r->udp < 0)
         return -errno;
+    (void)setsockopt(r->udp, SOL_SOCKET, SO_TIMESTAMPNS, &one, sizeof(one));
     if (r->ipv6)
         (void)setsockopt(r->udp, IPPROTO_UDP, UDP_NO_CHECK6_RX_, &one, sizeof(one));
     (void)setsockopt(r->udp, r->ipv6 ? IPPROTO_IPV6 : IPPROTO_IP,

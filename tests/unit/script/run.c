@@ -113,6 +113,9 @@ static void what_cannot_be_carried_out_is_no_failure_of_the_peer(void **state)
         {HEAD "< SEND_ONLY psn=rpsn len=9000\n", "len is 9000, at most"},
         {HEAD "< SEND_ONLY psn=rpsn cut=16\n", "cut is 16, and the packet has 16 bytes only"},
         {HEAD "fill buf+60 len=5 data=1\n", "5 bytes at 0x5a000000103c are not in one memory"},
+        {"title t\nrule r\nqp rc mtu=256\nmemory b size=1048576\n"
+         "< READ_REQUEST psn=rpsn va=b rkey=b.rkey dmalen=1048576\nsilence 1ms\n",
+         "x.roce:6: engine: it sent more packets than can wait for a line"},
         {HEAD "post send id=1 at=buf len=8 inline\npost bind id=2 window=7\n", "no window"},
         {"title t\nrule r\nqp rc\nmemory buf size=8 access=remote_write\nstate RTS\n",
          "x.roce:1: engine: memory with these rights"},
