@@ -78,6 +78,7 @@ struct cm_id {
     bool taken;                 /* the caller has the event that told of this child */
 
     /* the message that is repeated */
+    bool said_drep; /* it is a DREP, said again when it is asked for again */
     uint8_t mad[MAD_LEN];
     uint64_t due_ns; /* repeat, or the end of timewait */
     uint64_t repeat_ns;
@@ -170,6 +171,8 @@ void cm_refuse(struct cm_id *id, enum cm_reason reason, struct cm_bytes info,
 void cm_send_reject(struct cm_id *id, enum cm_reason reason);
 /* Lets the peer wait, whose message has come again before the caller answered it. */
 void cm_send_mra(struct cm_id *id);
+/* Answers a DREQ: of a connection, which is in timewait then; or of what does not exist. */
+void cm_end_with_drep(struct cm_id *id, const struct cm_message *dreq, uint64_t now);
 void cm_send_drep(struct cm *cm, const struct path *path, const struct cm_message *dreq);
 
 #endif

@@ -208,14 +208,29 @@ void cm_send_mra(struct cm_id *id)
     cm_reply(id->cm, &id->path, &m);
 }
 
-void cm_send_drep(struct cm *cm, const struct path *path, const struct cm_message *dreq)
+static struct cm_message drep_to(const struct cm_message *dreq)
 {
-    const struct cm_message m = {
+    return (struct cm_message){
         .kind = CM_DREP,
         .transaction_id = dreq->transaction_id,
         .local_comm_id = dreq->remote_comm_id,
         .remote_comm_id = dreq->local_comm_id,
     };
+}
+
+void cm_end_with_drep(struct cm_id *id, const struct cm_message *dreq, uint64_t now)
+{
+    const struct cm_message m = drep_to(dreq);
+
+    cm_enter_timewait(id, now);
+    cm_write(&m, id->mad);
+    id->said_drep = true;
+    cm_send_again(id);
+}
+
+void cm_send_drep(struct cm *cm, const struct path *path, const struct cm_message *dreq)
+{
+    const struct cm_message m = drep_to(dreq);
 
     cm_reply(cm, path, &m);
 }

@@ -318,7 +318,10 @@ void cm_leave(struct cm *cm, uint64_t now)
 
     /* The end of a listener ends others, and has nothing to say itself. */
     HASH_ITER (by_comm_id, cm->ids, id, next) {
-        if (!id->orphan && id->state != CM_STATE_LISTENING && !say_farewell(id, now))
+        /* Nobody will answer when a DREQ is repeated, whose DREP got lost. */
+        if (id->state == CM_STATE_TIMEWAIT && id->said_drep)
+            cm_send_again(id);
+        else if (!id->orphan && id->state != CM_STATE_LISTENING && !say_farewell(id, now))
             cm_enter_over(id);
     }
 }

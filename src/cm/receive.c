@@ -327,15 +327,17 @@ static void receive_dreq(struct cm_id *id, const struct cm_message *m, uint64_t 
     case CM_STATE_DREQ_SENT:
         if (m->qpn != id->qpn)
             break;
-        cm_send_drep(id->cm, &id->path, m);
         if (id->state == CM_STATE_REP_SENT)
             cm_raise(id, CM_EVENT_ESTABLISHED, NULL, NULL);
         cm_raise(id, CM_EVENT_DISCONNECTED, m, NULL);
-        cm_enter_timewait(id, now);
+        cm_end_with_drep(id, m, now);
         return;
     case CM_STATE_TIMEWAIT:
         id->cm->counters.duplicates++;
-        cm_send_drep(id->cm, &id->path, m);
+        if (id->said_drep)
+            cm_send_again(id);
+        else
+            cm_send_drep(id->cm, &id->path, m);
         return;
     default:
         break;

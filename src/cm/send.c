@@ -14,6 +14,7 @@
 #define DATAGRAM_LEN (HEADERS_LEN + MAD_LEN + ICRC_LEN)
 #define OPCODE_UD_SEND_ONLY 0x64u
 #define PKEY 0xffffu
+#define JITTER_PART 4u
 
 void cm_reply_mad(struct cm *cm, const struct path *path, const uint8_t mad[MAD_LEN])
 {
@@ -45,9 +46,11 @@ static void arm(struct cm_id *id, uint64_t due_ns)
         list_push_tail(&id->cm->timers, &id->timer);
 }
 
+/* Not all at the same moment: those that were asked at once got lost together. */
 static void arm_repeat(struct cm_id *id, uint64_t now)
 {
-    const uint64_t due_ns = now + id->repeat_ns;
+    const uint64_t due_ns =
+        now + id->repeat_ns - random_below(&id->cm->random, id->repeat_ns / JITTER_PART);
 
     arm(id, due_ns < id->give_up_ns ? due_ns : id->give_up_ns);
 }

@@ -83,6 +83,7 @@ CLEAN = [
     *connected("rping", "-C 10 -V -v -S 1000", expect=rping, serve="-s -a {address} -p {port}",
                connect="-c -a {address} -p {port}"),
     *connected("ucmatose", "-c 3 -C 5 -S 10000", "-c 3 -t 8", expect=FINISHED),
+    *connected("ucmatose", "-c 2000 -C 1", families=("ipv4",), expect=FINISHED),  # all at once
     *connected("udaddy", "", "-c 5 -S 1000", expect=FINISHED, serve="-b {address}",
                connect="-s {address}"),
     *connected("rdma_client", "", partner="rdma_server", serve="-s {address} -p {port}",

@@ -145,6 +145,23 @@ static void a_dreq_for_what_is_gone_is_answered_all_the_same(void **state)
     event_of(f->a, CM_EVENT_DISCONNECTED);
 }
 
+/* Its process ends, and with it who would answer a repeated DREQ. */
+static void a_drep_is_said_again_when_its_process_ends(void **state)
+{
+    struct fixture *f = *state;
+
+    connect_them(f);
+    assert_int_equal(cm_disconnect(f->active, none, f->now), 0);
+    passes(f, f->a, CM_DREQ);
+    event_of(f->b, CM_EVENT_DISCONNECTED);
+    is_lost(f, f->b, CM_DREP);
+    cm_id_free(f->passive, f->now);
+    cm_leave(f->b, f->now);
+    passes(f, f->b, CM_DREP);
+    event_of(f->a, CM_EVENT_DISCONNECTED);
+    nothing_happens(f->b);
+}
+
 static void a_dreq_that_overtakes_the_rtu_says_both(void **state)
 {
     struct fixture *f = *state;
@@ -231,7 +248,8 @@ static void a_dreq_that_nobody_answers_disconnects_all_the_same(void **state)
     start = f->now;
     assert_int_equal(cm_disconnect(f->active, none, f->now), 0);
     while (cm_id_state(f->active) == CM_STATE_DREQ_SENT) {
-        is_lost(f, f->a, CM_DREQ);
+        if (leaves(f, f->a))
+            assert_int_equal(f->last.kind, CM_DREQ);
         time_passes(f, cm_deadline(f->a) - f->now);
     }
     assert_true(f->now - start == patience);
@@ -378,6 +396,7 @@ int main(void)
         TEST(messages_that_come_again_change_nothing),
         TEST(a_lost_drep_is_said_again_also_after_timewait),
         TEST(a_dreq_for_what_is_gone_is_answered_all_the_same),
+        TEST(a_drep_is_said_again_when_its_process_ends),
         TEST(a_dreq_that_overtakes_the_rtu_says_both),
         TEST(a_peer_that_is_gone_is_noticed_without_traffic),
         TEST(so_is_the_side_that_accepted),
