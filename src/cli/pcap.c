@@ -87,7 +87,7 @@ static const struct argp_option option_list[] = {
     {"packets", 'p', NULL, 0, "each packet, then the summary", 1},
     {"ladder", 'l', "QPN", 0, "the connection of a queue pair as a ladder", 1},
     {"summary", 's', NULL, 0, "packets by opcode and by flow", 1},
-    {"html", KEY_HTML, "FILE", 0, "write the diagnosis and its plots as one page, too", 1},
+    {"html", KEY_HTML, "FILE", 0, "write a page with plots, too", 1},
     {NULL, 0, NULL, 0, "How:", 2},
     {"json", 'j', NULL, 0, "as JSON, one object a line", 2},
     {"filter", 'F', "TERMS", 0,

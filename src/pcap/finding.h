@@ -141,6 +141,8 @@ enum finding_class {
       "the capture dropped them")                                                                                        \
     F(ONE_DIRECTION,           CAPTURE,    "one direction only was captured",                                            \
       "latency, loss and their causes cannot be told")                                                                   \
+    F(UNPAIRED,                CAPTURE,    "it cannot be told which answers belong to which requests",                   \
+      "several connections between the same hosts use the same PSNs; capture from their beginning on, with the CM")      \
     F(SNAPPED,                 CAPTURE,    "packets are cut by the capture's snap length",                               \
       "their ICRC cannot be verified, and of the shortest nothing is known; capture with -s 0")                          \
     F(ICRC_UNSET,              CAPTURE,    "ICRCs are zero",                                                             \

@@ -56,6 +56,7 @@ struct flow {
     uint64_t first_ns;      /* since the start of the capture */
     uint64_t last_ns;
     uint64_t responses; /* to the peer's requests */
+    bool answers;       /* whose requests is known */
     uint64_t cnp_last_ns;
     uint64_t cnp_gap_min_ns;
     uint64_t cnp_gap_sum_ns;

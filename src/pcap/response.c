@@ -279,6 +279,18 @@ static void take_aeth(struct stream *s, struct moment *m, int64_t at)
     }
 }
 
+void stream_begin_responses(struct stream *s, struct moment *m)
+{
+    int64_t at = position_near(s->next, m->frame->packet.h.bth.psn);
+
+    while (s->ring_count > 0 && stream_ring_at(s, 0)->end <= at) {
+        stream_ring_at(s, 0)->holed = false;
+        stream_ring_at(s, 0)->span_open = true; /* so that its responses are not missed */
+        stream_ring_at(s, 0)->untimed = true;
+        stream_retire(s, m, stream_ring_at(s, 0)->end);
+    }
+}
+
 void stream_response(struct stream *s, struct moment *m)
 {
     const struct packet *p = &m->frame->packet;

@@ -288,7 +288,7 @@ void stream_retire(struct stream *s, struct moment *m, int64_t end)
             if (!whole && !r.span_open)
                 note_missing(s, m, &r);
         }
-        stream_complete(s, m, &r, whole);
+        stream_complete(s, m, &r, whole && !r.untimed);
     }
 }
 

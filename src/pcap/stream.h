@@ -60,6 +60,7 @@ struct request {
     bool span_open; /* a READ whose end is not known, for the path MTU is not */
     bool holed;     /* of its responses some were not seen */
     bool again;     /* a READ that was asked for again: soft-RoCE then goes on without FIRST */
+    bool untimed;   /* when it was answered is not known */
     uint64_t bytes;
     uint64_t first_ns;
     uint64_t first_frame;
@@ -214,6 +215,12 @@ void stream_response(struct stream *s, struct moment *m);
 
 /* A datagram: complete at once, and answered by nobody. */
 void stream_complete_datagram(struct stream *s, struct moment *m, const struct request *r);
+
+/*
+ * A response is the first that is known to be for this stream, and others came before it: what
+ * they answered is complete, and how long it took is not known.
+ */
+void stream_begin_responses(struct stream *s, struct moment *m);
 
 /* The queue pair is used anew: PSNs are forgotten, what was counted stays. */
 void stream_restart(struct stream *s, struct moment *m);

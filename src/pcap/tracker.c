@@ -284,6 +284,9 @@ static void take_connected(struct flow *flow, struct moment *m)
         return;
     /* Data of a response flows in this direction, its findings belong to the requests. */
     m->flow = flow->peer;
+    if (!flow->answers && flow->responses > 1)
+        stream_begin_responses(&flow->peer->stream, m);
+    flow->answers = true;
     stream_response(&flow->peer->stream, m);
 }
 
@@ -395,20 +398,37 @@ int tracker_add(struct tracker *t, const struct frame *f)
     return error;
 }
 
-/* A flow whose requests went on and on, and no answer is in the capture. */
-static void judge_direction(struct flow *flow, struct moment *m)
+/* Requests that went on and on without an answer in the capture. */
+static bool is_unanswered(const struct flow *flow)
 {
-    const struct stream *s = &flow->stream;
+    return flow->stream.started_count >= ONE_DIRECTION_MIN && flow->stream.recovery.timeouts == 0;
+}
+
+static bool is_alone(const struct flow *flow)
+{
     bool reliable = flow->service == SERVICE_RC || flow->service == SERVICE_XRC;
 
-    if (!reliable || flow->counts.packets == 0)
-        return;
-    if (flow->peer != NULL && flow->peer->counts.packets > 0)
-        return;
-    if (s->counts.packets == 0 && flow->responses > 0)
-        moment_raise(m, &flow->stream.findings, FINDING_ONE_DIRECTION);
-    else if (s->started_count >= ONE_DIRECTION_MIN && s->recovery.timeouts == 0)
-        moment_raise(m, &flow->stream.findings, FINDING_ONE_DIRECTION);
+    return reliable && flow->counts.packets > 0 &&
+           (flow->peer == NULL || flow->peer->counts.packets == 0);
+}
+
+/* Lonely flows: of one direction only, or there are answers, but whose they are is not known. */
+static void judge_directions(struct tracker *t)
+{
+    uint32_t asking = 0;
+    uint32_t answering = 0;
+
+    for (const struct flow *flow = t->summary.flows.flows; flow != NULL; flow = flow->hh.next) {
+        asking += is_alone(flow) && is_unanswered(flow);
+        answering += is_alone(flow) && flow->responses > 0;
+    }
+    for (struct flow *flow = t->summary.flows.flows; flow != NULL; flow = flow->hh.next) {
+        bool answers_only = flow->stream.counts.packets == 0 && flow->responses > 0;
+
+        if (is_alone(flow) && (answers_only || is_unanswered(flow)))
+            moment_raise(&t->moment, &flow->stream.findings,
+                         asking > 0 && answering > 0 ? FINDING_UNPAIRED : FINDING_ONE_DIRECTION);
+    }
 }
 
 /* Taken on two interfaces: nearly each packet is there twice. */
@@ -428,10 +448,10 @@ int tracker_finish(struct tracker *t)
         m->flow = flow;
         m->timeline = flow->timeline;
         stream_finish(&flow->stream, m);
-        judge_direction(flow, m);
         judge_duplicates(flow, m);
         if (flow->counts.ce_marks > 0 && (flow->peer == NULL || flow->peer->counts.cnps == 0))
             moment_raise(m, &flow->stream.findings, FINDING_MARKS_UNANSWERED);
     }
+    judge_directions(t);
     return m->out_of_memory ? -ENOMEM : 0;
 }

@@ -339,6 +339,13 @@ def responses_only(c):
     c.frames = c.all(ACK)
 
 
+@planted("UNPAIRED")
+def two_connections_in_step(c):
+    # Another pair of queue pairs does the same with the same PSNs at the same time.
+    twins = [f.copy(300).put(QPN + 2, bytes([f.data[QPN + 2] + 1])) for f in c.frames]
+    c.frames = [f for pair in zip(c.frames, twins) for f in pair]
+
+
 @planted("SNAPPED")
 def snap_length(c):
     return packets.pcap_timed([(f.time, f.data[:96], len(f.data)) for f in c.frames])
