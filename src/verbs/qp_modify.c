@@ -213,9 +213,9 @@ EXPORT int ibv_query_qp(struct ibv_qp *qp, struct ibv_qp_attr *attr, int attr_ma
     describe(h, &state, attr);
     attr->sq_draining = qp_is_draining(h->qp);
     attr->rate_limit = qp_rate_kbps(h->qp);
+    qp->state = attr->qp_state;
     node_unlock(h->context->node);
     describe_cap(&cap, &attr->cap);
-    qp->state = attr->qp_state;
     *init_attr = (struct ibv_qp_init_attr){
         .qp_context = qp->qp_context,
         .send_cq = qp->send_cq,
