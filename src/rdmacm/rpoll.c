@@ -38,7 +38,9 @@ static short ask_socket(struct rsock *s, short events)
     pthread_mutex_lock(&s->lock);
     closed = s->closed;
     pthread_mutex_unlock(&s->lock);
-    return closed ? POLLNVAL : s->ops->poll(s, events);
+    if (closed)
+        return POLLNVAL;
+    return s->ops->poll(s, events);
 }
 
 /* Returns how many sockets are ready. */

@@ -79,7 +79,7 @@ static int open_socket(int domain, int type, struct rsock **out)
         return -EAFNOSUPPORT;
     if (type == SOCK_STREAM)
         return stream_open(domain, out);
-    return type == SOCK_DGRAM ? -EOPNOTSUPP : -EPROTOTYPE;
+    return type == SOCK_DGRAM ? datagram_open(domain, out) : -EPROTOTYPE;
 }
 
 static bool protocol_fits(int type, int protocol)

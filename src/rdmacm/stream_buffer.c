@@ -88,7 +88,7 @@ static int allocate_buffers(struct stream *t)
     int result;
 
     t->window_len =
-        STREAM_WINDOW_RANGES * STREAM_RANGE_LEN + (size_t)t->sizes.maps * STREAM_MAP_LEN;
+        (size_t)STREAM_WINDOW_RANGES * STREAM_RANGE_LEN + (size_t)t->sizes.maps * STREAM_MAP_LEN;
     result = allocate(t, t->sizes.send, 0, &t->send_buffer, &t->send_region);
     if (result == 0)
         result = allocate(t, t->sizes.receive, written, &t->receive_buffer, &t->receive_region);

@@ -203,9 +203,9 @@ ssize_t stream_receive(struct rsock *s, struct transfer *x)
 
 /* --- poll --- */
 
-static short events_now(const struct stream *t)
+static unsigned events_now(const struct stream *t)
 {
-    short now = 0;
+    unsigned now = 0;
 
     if (has_read(t))
         now |= POLLIN | POLLRDNORM;
@@ -226,11 +226,11 @@ static short events_now(const struct stream *t)
     case STREAM_CLOSED:
         /* Programs take a hang-up for the end of all, so it is told behind the last byte. */
         now |= POLLOUT | POLLWRNORM;
-        now |= t->readable == 0 ? POLLHUP : 0;
+        now |= t->readable == 0 ? POLLHUP : 0u;
         break;
     case STREAM_FAILED:
         now |= POLLIN | POLLRDNORM | POLLOUT | POLLWRNORM | POLLRDHUP | POLLHUP;
-        now |= t->socket.error != 0 ? POLLERR : 0;
+        now |= t->socket.error != 0 ? POLLERR : 0u;
         break;
     }
     return now;
@@ -238,18 +238,18 @@ static short events_now(const struct stream *t)
 
 short stream_poll(struct rsock *s, short events)
 {
-    const short always = POLLERR | POLLHUP;
+    const unsigned wanted = (uint16_t)events | POLLERR | POLLHUP;
     struct stream *t = stream_of(s);
-    short now;
+    unsigned now;
 
     pthread_mutex_lock(&s->lock);
-    now = events_now(t) & (short)(events | always);
+    now = events_now(t) & wanted;
     if (now == 0 || t->read_shut) { /* what comes is to be thrown away */
         stream_progress(t);
-        now = events_now(t) & (short)(events | always);
+        now = events_now(t) & wanted;
     }
     pthread_mutex_unlock(&s->lock);
-    return now;
+    return (short)now;
 }
 
 /* --- the end --- */

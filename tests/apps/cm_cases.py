@@ -62,6 +62,13 @@ def streams(program, *lines, **more):
     return connected(program, *lines, expect=expect, **more)
 
 
+def datagrams(*lines, **more):
+    """The client of udpong shows a row; datagrams may be lost, and it sends again."""
+    def judge(run):
+        return None if re.search(r"^custom +\S+ +\d+", run.client, re.M) else "the client has no row"
+    return connected("udpong", *lines, expect=judge, stays=True, **more)
+
+
 FINISHED = says(r"^test complete$", r"^return status 0$")
 
 
@@ -113,6 +120,8 @@ RSOCKET = [
              families=("ipv4",)),
     *streams("riostream", "-T v -I 30 -C 30", "-T a -T v -S 100000 -I 5 -C 10",
              families=("ipv4",)),
+    *datagrams("-T e -C 50 -S 500"),
+    *datagrams("-C 100 -S 500", "-T a -T e -C 50 -S 500", families=("ipv4",)),
 ]
 
 RSOCKET_FAULTS = [

@@ -319,7 +319,8 @@ static void maps_of_any_content_are_ranges_of_the_peers(void **state)
     peer_open(&p);
     establish_as_usual(&p);
     maps = p.heard.window;
-    maps.address += (uint64_t)STREAM_WINDOW_RANGES * STREAM_RANGE_LEN + 3 * STREAM_MAP_LEN;
+    maps.address +=
+        (uint64_t)STREAM_WINDOW_RANGES * STREAM_RANGE_LEN + 3 * (uint64_t)STREAM_MAP_LEN;
     memset(p.memory, 0xff, STREAM_MAP_LEN); /* to the end of all offsets, and on */
     say(&p, stream_immediate(STREAM_MAP, 3), STREAM_MAP_LEN, &maps);
     poll_now(p.socket);

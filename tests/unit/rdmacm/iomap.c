@@ -116,7 +116,8 @@ static void as_many_maps_as_the_peer_has_room_for(void **state)
     struct streams *s = *state;
 
     for (int i = 0; i < MAPS; i++)
-        assert_int_equal(riomap(s->server, memory + 100 * i, 100, PROT_WRITE, 0, i), i);
+        assert_int_equal(riomap(s->server, memory + (size_t)100 * (size_t)i, 100, PROT_WRITE, 0, i),
+                         i);
     expect_errno(riomap(s->server, memory + 1000, 100, PROT_WRITE, 0, 5), ENOMEM);
     assert_int_equal(riomap(s->server, memory + 1000, 100, PROT_NONE, 0, 5), 5);
     expect_errno(riomap(s->client, memory, 100, PROT_WRITE, 0, 5), ENOMEM);
