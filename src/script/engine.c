@@ -12,7 +12,6 @@
 
 #include "base/bytes.h"
 #include "engine/engine.h"
-#include "engine/limits.h"
 #include "engine/memory.h"
 #include "script/subject.h"
 #include "wire/datagram.h"

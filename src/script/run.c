@@ -10,7 +10,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "engine/limits.h"
 #include "engine/memory.h"
 #include "script/run_private.h"
 #include "wire/aeth.h"
@@ -22,20 +21,21 @@
 
 /* --- what is said --- */
 
-static void print_place(struct run *run, const struct statement *st)
+/* The line, and what is said of it. */
+static void say(struct run *run, const struct statement *st, const char *format, va_list ap)
 {
     fprintf(run->out, "%s:%u: ", run->script->path, st != NULL ? st->line : 1);
+    vfprintf(run->out, format, ap);
+    fputc('\n', run->out);
 }
 
 enum script_verdict run_failed(struct run *run, const struct statement *st, const char *format, ...)
 {
     va_list ap;
 
-    print_place(run, st);
     va_start(ap, format);
-    vfprintf(run->out, format, ap);
+    say(run, st, format, ap);
     va_end(ap);
-    fputc('\n', run->out);
     return SCRIPT_FAILED;
 }
 
@@ -43,11 +43,9 @@ enum script_verdict run_broken(struct run *run, const struct statement *st, cons
 {
     va_list ap;
 
-    print_place(run, st);
     va_start(ap, format);
-    vfprintf(run->out, format, ap);
+    say(run, st, format, ap);
     va_end(ap);
-    fputc('\n', run->out);
     return SCRIPT_BROKEN;
 }
 

@@ -16,14 +16,12 @@ struct run {
     const struct script *script;
     struct subject *subject;
     FILE *out; /* never NULL */
-    bool verbose;
     uint64_t values[SCRIPT_VARIABLES_MAX];
     struct setup setup;
     struct offer offer;
     uint64_t start_ns;
     uint64_t base_ns; /* what "after" and "within" count from: the last thing that was */
     uint8_t *scratch; /* SCRIPT_REGION_LEN_MAX bytes twice: expected, and what came */
-    bool headline;    /* was printed already */
     uint32_t ladder_count;
     char (*ladder)[LADDER_LINE_SIZE];
 };
@@ -79,7 +77,7 @@ bool statement_bytes(struct run *run, const struct statement *st, uint8_t *out, 
 /* Builds the packet of an inject line. False: that was said. */
 bool packet_make(struct run *run, const struct statement *st, struct wire_packet *out);
 
-/* Whether a packet is what an expect line says; if not, and unless quiet, says how they differ.
+/* Whether a packet is what an expect line says; if not, says how they differ.
  * Takes values into names when it is. */
 enum script_verdict packet_match(struct run *run, const struct statement *st,
                                  const struct wire_packet *p);
