@@ -10,6 +10,8 @@
 #include "pcap/quantity.h"
 
 #define BUSIEST_MAX 5u
+#define ROWS_FULL                                                                                  \
+    4u /* at length; what is less bad has a line each, so that a screen holds it all */
 
 bool flow_leads(const struct flow *flow)
 {
@@ -127,6 +129,16 @@ static void print_row(const struct diagnosis_row *row, unsigned number, FILE *ou
     fprintf(out, "     (%s)\n", finding_meaning(row->kind));
 }
 
+static void print_row_shortly(const struct diagnosis_row *row, unsigned number, FILE *out)
+{
+    fprintf(out, "%2u. %s: %s, %" PRIu64 " time%s", number,
+            finding_class_text(finding_class(row->kind)), finding_text(row->kind), row->count,
+            row->count == 1 ? "" : "s");
+    if (row->lost_ns != 0)
+        fprintf(out, ", %s lost", quantity_time(row->lost_ns).text);
+    fputc('\n', out);
+}
+
 static void print_head(const struct diagnosis *d, const struct tracker *t, const char *name,
                        FILE *out)
 {
@@ -146,14 +158,16 @@ static void print_head(const struct diagnosis *d, const struct tracker *t, const
 void diagnosis_print(const struct diagnosis *d, const struct tracker *t, const struct selection *s,
                      const char *name, FILE *out)
 {
-    unsigned number = 0;
-
     print_head(d, t, name, out);
     if (!diagnosis_has_alarm(d))
         fputs(t->summary.verdicts[FRAME_PACKET] == 0 ? "No RoCE packets.\n" : "Nothing is wrong.\n",
               out);
-    for (uint32_t i = 0; i < d->row_count; i++)
-        print_row(&d->rows[i], ++number, out);
+    for (uint32_t i = 0; i < d->row_count; i++) {
+        if (i < ROWS_FULL)
+            print_row(&d->rows[i], i + 1, out);
+        else
+            print_row_shortly(&d->rows[i], i + 1, out);
+    }
     connections_print_busiest(t, s, BUSIEST_MAX, out);
 }
 
