@@ -160,6 +160,9 @@ static void print_repeats(const struct stream_counts *c, FILE *out)
     }
     if (before[0] == ';')
         fputc('\n', out);
+    if (c->gaps != 0)
+        fprintf(out, "  PSN gaps     %" PRIu64 ", of %" PRIu64 " packets\n", c->gaps,
+                c->gap_packets);
 }
 
 static void print_answers(const struct flow *flow, FILE *out)
@@ -396,6 +399,10 @@ static json_t *flow_to_json(const struct flow *flow)
         json_object_set_new(object, "latency", latency_json(flow->stream.latency));
     if (flow->counts.cnps > 1)
         json_object_set_new(object, "cnp_gap_min_ns", number_json(flow->cnp_gap_min_ns));
+    if (c->gaps != 0) {
+        json_object_set_new(object, "psn_gaps", number_json(c->gaps));
+        json_object_set_new(object, "psn_gap_packets", number_json(c->gap_packets));
+    }
     if (c->credits_told)
         json_object_set_new(object, "credits_min", number_json(c->credits_min));
     return object;

@@ -226,6 +226,8 @@ static void take_new(struct stream *s, struct moment *m, const struct arrival *a
 
     judge_ahead(s, m, a);
     if (gap > 0) {
+        s->counts.gaps++;
+        s->counts.gap_packets += (uint64_t)gap;
         stream_gap_open(s, m, s->next, a->at);
         bridge_gap(s, m, a, gap);
     }

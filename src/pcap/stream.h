@@ -119,6 +119,8 @@ struct stream_counts {
     uint64_t messages[GROUP_COUNT];
     uint64_t message_bytes[GROUP_COUNT];
     uint64_t packets; /* requests, all */
+    uint64_t gaps;    /* jumps of the PSN, and how many packets they leave out */
+    uint64_t gap_packets;
     uint64_t repeats[REPEAT_COUNT];
     uint64_t lost_ns[REPEAT_COUNT];
     uint64_t rnr_wait_ns; /* as the RNR NAKs ask */

@@ -11,6 +11,7 @@ have real faults in them; what those are is in their README.
 import glob
 import html.parser
 import os
+import re
 import socket
 import struct
 import subprocess
@@ -555,6 +556,18 @@ class Faults(unittest.TestCase):
                 alarm = bool(REAL.get(name))
                 self.assertEqual(alarm, self.uroce.diagnosis(data)["alarm"])
                 self.assertEqual(not alarm, "Nothing is wrong." in self.uroce.text(data))
+
+    def test_the_document_lists_all_findings_in_their_words(self):
+        root = os.path.join(CAPTURES, "..", "..", "..")
+        with open(os.path.join(root, "src", "pcap", "finding.h"), encoding="utf-8") as f:
+            header = f.read()
+        classes = dict(re.findall(r'C\((\w+),\s+\w+,\s+"(\w+)"\)', header))
+        rows = re.findall(r'F\((\w+),\s+(\w+),\s+"(.*?)",\s*\\\n\s+"(.*?)"\)', header)
+        self.assertEqual(header.count("\n    F("), len(rows))
+        with open(os.path.join(root, "docs", "captures.md"), encoding="utf-8") as f:
+            lines = [line for line in f.read().splitlines() if re.match(r"\| [A-Z_]+ \|", line)]
+        self.assertEqual(["| %s | %s | %s | %s |" % (name, classes[kind], text, meaning)
+                          for name, kind, text, meaning in rows], lines)
 
     def test_a_file_that_is_cut_says_so(self):
         done = self.uroce.run(Capture("perf_send_bw_1024").bytes()[:-10])
