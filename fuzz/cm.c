@@ -188,7 +188,7 @@ static void receive_last(struct input *in)
 
 static void receive_raw(struct input *in)
 {
-    const size_t wanted = take(in) * 2u;
+    const size_t wanted = 2 * (size_t)take(in);
     const size_t len = wanted < in->left ? wanted : in->left;
 
     receive(in->next, len, 0);
