@@ -27,8 +27,8 @@ static void draw(uint32_t *psns)
 
         sides_open(&s, RDMA_PS_TCP);
         establish(&s);
-        psns[2 * i] = starting_psn(s.client->qp);
-        psns[2 * i + 1] = starting_psn(s.server->qp);
+        *psns++ = starting_psn(s.client->qp);
+        *psns++ = starting_psn(s.server->qp);
         sides_close(&s);
     }
 }

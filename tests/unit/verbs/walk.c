@@ -402,7 +402,7 @@ static void draw_operands(struct walk *w, const struct ibv_qp *qp, struct ibv_se
         wr->wr.ud.remote_qkey = rarely(w) ? odd(w) : QKEY;
     } else if (wr->opcode == IBV_WR_ATOMIC_CMP_AND_SWP ||
                wr->opcode == IBV_WR_ATOMIC_FETCH_AND_ADD) {
-        wr->wr.atomic.remote_addr = (uintptr_t)w->memory + 8u * below(w, 100);
+        wr->wr.atomic.remote_addr = (uintptr_t)w->memory + (below(w, 800) & ~7u);
         wr->wr.atomic.rkey = any_key(w);
     } else {
         wr->wr.rdma.remote_addr = (uintptr_t)w->memory + below(w, BUF_SIZE / 2);
