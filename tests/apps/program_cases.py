@@ -42,6 +42,7 @@ LIBFABRIC = [
     cases.Case("fi_info", "-p verbs", expect=endpoints_are_listed, pair=False),
     *(fi_pingpong("verbs", "msg", family) for family in ("ipv4", "ipv6")),
     *(fi_pingpong("verbs;ofi_rxm", "rdm", family, SLOW_CM) for family in ("ipv4", "ipv6")),
+    fi_pingpong("verbs;ofi_rxd", "rdm", "ipv4"),
 ]
 LIBFABRIC_LOSS = [
     fi_pingpong("verbs", "msg", "ipv4", LOSS),

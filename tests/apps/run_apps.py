@@ -20,6 +20,7 @@ import time
 
 import cases
 import cm_cases
+import facts
 import places
 import program_cases
 import programs
@@ -49,7 +50,7 @@ def parse_arguments():
 
 
 def selection(arguments):
-    """Yields (place name, cases) of what was asked for."""
+    """Yields (group, place name, cases) of what was asked for."""
     for group in arguments.group or GROUPS:
         for place, rows in GROUPS[group]:
             if arguments.place and place not in arguments.place:
@@ -57,7 +58,7 @@ def selection(arguments):
             chosen = [case for case in rows
                       if re.search(arguments.only, "%s/%s" % (place, case.name))]
             if chosen:
-                yield place, chosen
+                yield group, place, chosen
 
 
 def readable(drop, folder):
@@ -126,8 +127,8 @@ def run_case(runner, place, case):
 
 
 def run_place(runner, place, rows, verbose):
-    """Runs cases at one place. Returns how many failed."""
-    failed = 0
+    """Runs cases at one place. Returns {name: passed}."""
+    results = {}
     for case in rows:
         start = time.monotonic()
         try:
@@ -136,8 +137,8 @@ def run_place(runner, place, rows, verbose):
             fault, _, shown = str(failure).partition("\n")
         took = time.monotonic() - start
         name = "%s/%s" % (place.name, case.name)
+        results[name] = not fault
         if fault:
-            failed += 1
             print("FAILED   %s" % name)
             print("    %s" % fault)
         else:
@@ -147,13 +148,13 @@ def run_place(runner, place, rows, verbose):
         if fault or verbose or took > SLOW_S:
             print("    (%.1f s)" % took)
         sys.stdout.flush()
-    return failed
+    return results
 
 
 def run_all(runner, arguments):
-    """Returns (cases run, cases failed)."""
-    ran = failed = 0
-    for name, rows in selection(arguments):
+    """Returns {group: {name: passed}}."""
+    groups = {}
+    for group, name, rows in selection(arguments):
         with places.Namespaces() as namespaces:
             try:
                 place = places.PLACES[name](namespaces)
@@ -162,25 +163,29 @@ def run_all(runner, arguments):
                     print("skipped  %s/%s" % (name, case.name))
                 print("    %s (root, or a kernel that lets users make namespaces, can)" % reason)
                 continue
-            ran += len(rows)
-            failed += run_place(runner, place, rows, arguments.verbose)
-    return ran, failed
+            groups.setdefault(group, {}).update(run_place(runner, place, rows, arguments.verbose))
+    return groups
 
 
-def run_functions(description, cases, make):
-    """main() of a file whose cases are functions, at the place "lo". Returns the exit status.
+def is_usual(arguments):
+    """Is it what the facts of a build are about?"""
+    return not (arguments.place or arguments.only or arguments.preload or arguments.wrap)
+
+
+def run_functions(description, cases, make, place="lo"):
+    """main() of a file whose cases are functions, at a place of one host. Returns the exit status.
 
     make(runner, host) is a context manager; each case gets what it gives, its own one.
     """
     parser = argparse.ArgumentParser(description=description)
     parser.add_argument("--build", default="build", help="the build folder (default: build)")
     build = pathlib.Path(parser.parse_args().build).resolve()
-    failed = 0
+    results = {}
     with tempfile.TemporaryDirectory(prefix="uroce-cases-") as scratch, \
             places.Namespaces() as namespaces:
         uroce = stage(build, places.drop_words(), scratch)
         try:
-            host = places.PLACES["lo"](namespaces).server
+            host = places.PLACES[place](namespaces).server
         except places.Unavailable as reason:
             print("skipped: %s" % reason)
             return SKIPPED
@@ -188,18 +193,20 @@ def run_functions(description, cases, make):
             try:
                 with make(programs.Runner(uroce), host) as bench:
                     case(bench)
+                results[case.__name__] = True
                 print("ok       %s" % case.__name__)
             except (AssertionError, programs.Failure, OSError, subprocess.SubprocessError,
                     ValueError) as fault:
-                failed += 1
+                results[case.__name__] = False
                 print("FAILED   %s\n    %s" % (case.__name__, str(fault).replace("\n", "\n    ")))
-    return 1 if failed else 0
+    facts.note(build, pathlib.Path(sys.argv[0]).stem, results)
+    return 0 if all(results.values()) else 1
 
 
 def main():
     arguments = parse_arguments()
     if arguments.list:
-        for place, rows in selection(arguments):
+        for _, place, rows in selection(arguments):
             for case in rows:
                 print("%s/%s" % (place, case.name))
         return 0
@@ -210,14 +217,15 @@ def main():
     with tempfile.TemporaryDirectory(prefix="uroce-apps-") as scratch:
         runner = programs.Runner(stage(pathlib.Path(arguments.build).resolve(), drop, scratch),
                                  arguments.preload, shlex.split(arguments.wrap))
-        ran = failed = 0
+        passed = []
         for _ in range(arguments.repeat):
-            more_ran, more_failed = run_all(runner, arguments)
-            ran += more_ran
-            failed += more_failed
-    if failed:
-        return 1
-    return 0 if ran else SKIPPED
+            groups = run_all(runner, arguments)
+            passed += [one for results in groups.values() for one in results.values()]
+            for group, results in groups.items() if is_usual(arguments) else ():
+                facts.note(arguments.build, group, results)
+    if not passed:
+        return SKIPPED
+    return 0 if all(passed) else 1
 
 
 if __name__ == "__main__":

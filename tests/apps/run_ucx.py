@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-2-Clause
-"""UCX over uroce, and Open MPI and MPICH over UCX, with nothing but RDMA between the processes.
+"""UCX over uroce, Open MPI and MPICH over UCX, and Open MPI over libfabric, with nothing but RDMA between
+the processes. Not on the loopback interface, which libfabric leaves out.
 
 ucx_perftest in its kinds of traffic; mpi_check, of which every byte is checked. Both over the RC and the UD
 transport, clean and with loss. Exit status 77: it could not be run.
@@ -28,7 +29,7 @@ class Bench:
         self.runner = runner
         self.host = host
         self.scratch = scratch
-        self.place = places.Place("lo", host, host)
+        self.place = places.Place("interface", host, host)
 
     def env(self, transport, more=()):
         return (("UCX_NET_DEVICES", "uroce_%s:1" % self.host.netdev), ("UCX_TLS", transport + ",self"),
@@ -58,6 +59,13 @@ class Bench:
 OPEN_MPI = {
     "flags": (),
     "options": ("--oversubscribe", "--mca", "pml", "ucx", "--mca", "osc", "ucx", "--mca", "btl", "self",
+                "--mca", "oob_tcp_if_include", "lo", "--host", "localhost"),
+}
+# One-sided operations by messages: those that are RDMA's own want a transport of UCX or of a BTL.
+LIBFABRIC = {
+    "flags": (),
+    "options": ("--oversubscribe", "--mca", "pml", "cm", "--mca", "mtl", "ofi", "--mca",
+                "mtl_ofi_provider_include", "verbs;ofi_rxm", "--mca", "osc", "^rdma,ucx", "--mca", "btl", "self",
                 "--mca", "oob_tcp_if_include", "lo", "--host", "localhost"),
 }
 # Its header tells gcc that MPI_STATUSES_IGNORE is an array.
@@ -110,6 +118,11 @@ def open_mpi(bench):
     bench.mpi("openmpi", OPEN_MPI, "ud")
 
 
+def open_mpi_over_libfabric(bench):
+    bench.mpi("openmpi", LIBFABRIC, "rc")
+    bench.mpi("openmpi", LIBFABRIC, "rc", LOSS)
+
+
 def mpich(bench):
     bench.mpi("mpich", MPICH, "rc")
     bench.mpi("mpich", MPICH, "ud")
@@ -120,7 +133,7 @@ def mpi_with_loss(bench):
 
 
 CASES = (transports_are_listed, small_messages_and_large, one_sided, atomics, over_ipv6, with_loss, open_mpi,
-         mpich, mpi_with_loss)
+         open_mpi_over_libfabric, mpich, mpi_with_loss)
 
 
 @contextlib.contextmanager
@@ -134,4 +147,4 @@ if __name__ == "__main__":
     if shutil.which("ucx_perftest") is None:
         print("skipped: ucx_perftest is not there: tools/install-deps test")
         sys.exit(run_apps.SKIPPED)
-    sys.exit(run_apps.run_functions(__doc__.splitlines()[0], CASES, make))
+    sys.exit(run_apps.run_functions(__doc__.splitlines()[0], CASES, make, "interface"))
