@@ -32,17 +32,17 @@ class Bench:
         self.port = programs.free_port()
         self.started = []
 
-    def start(self, line, env=()):
-        process = self.runner.start(self.host, ["sh", "-c", "exec " + line],
-                                    [("LD_PRELOAD", PRELOAD[0]), *env])
+    def start(self, line, env=(), preload=True):
+        env = [("LD_PRELOAD", PRELOAD[0]), *env] if preload else env
+        process = self.runner.start(self.host, ["sh", "-c", "exec " + line], env)
         self.started.append(process)
         return process
 
-    def ask(self, line, env=()):
+    def ask(self, line, env=(), preload=True):
         """Starts a client until it is not refused; the server may not listen yet."""
         deadline = time.monotonic() + programs.HANGING_S
         while True:
-            client = self.start(line, env)
+            client = self.start(line, env, preload)
             if client.wait(deadline) == 0:
                 return client
             assert time.monotonic() < deadline, "no end:\n" + programs.told(self.started[:1] + [client])
@@ -106,7 +106,16 @@ def a_file_over_tls_arrives_whole(made):
     assert filecmp.cmp(source, copy, shallow=False), "the copy is another"
 
 
-CASES = [iperf3_sends, iperf3_receives_on_two_streams, iperf3_sends_although_packets_are_lost,
+def rcopy_copies_a_file(made):
+    """It speaks rsocket itself."""
+    source, copy = made.folder / "source", made.folder / "copy"
+    source.write_bytes(os.urandom(LEN))
+    made.start("rcopy -p %d" % made.port, preload=False)
+    made.ask("rcopy %s 127.0.0.1:%s -p %d" % (source, copy, made.port), preload=False)
+    assert filecmp.cmp(source, copy, shallow=False), "the copy is another"
+
+
+CASES = [rcopy_copies_a_file, iperf3_sends, iperf3_receives_on_two_streams, iperf3_sends_although_packets_are_lost,
          a_file_over_tls_arrives_whole]
 
 if __name__ == "__main__":
