@@ -557,10 +557,8 @@ static bool all_sent(struct datagram_socket *d)
 }
 
 /* What was sent leaves; nobody says that it comes. The lock is held. */
-static void linger(struct datagram_socket *d)
+static void linger(struct datagram_socket *d, uint64_t deadline)
 {
-    const uint64_t deadline = socket_now() + LINGER_NS;
-
     while (!all_sent(d) && socket_now() < deadline)
         socket_wait(&d->socket, deadline);
 }
@@ -569,16 +567,16 @@ static void datagram_close(struct rsock *s)
 {
     pthread_mutex_lock(&s->lock);
     s->closed = true;
-    linger(datagram_of(s));
+    linger(datagram_of(s), socket_now() + LINGER_NS);
     socket_news(s);
     pthread_mutex_unlock(&s->lock);
 }
 
-static void datagram_leave(struct rsock *s)
+static void datagram_leave(struct rsock *s, uint64_t deadline)
 {
     if (pthread_mutex_trylock(&s->lock) != 0)
         return;
-    linger(datagram_of(s));
+    linger(datagram_of(s), deadline);
     pthread_mutex_unlock(&s->lock);
 }
 

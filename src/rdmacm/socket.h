@@ -61,8 +61,8 @@ struct socket_ops {
     /* The application closed it: says good-bye to the peer. Others may still be within calls. */
     void (*close)(struct rsock *s);
 
-    /* The process ends: the same, in a moment or not at all. */
-    void (*leave)(struct rsock *s);
+    /* The process ends: the same, until deadline (socket_now) or not at all. */
+    void (*leave)(struct rsock *s, uint64_t deadline);
 
     /* Nobody uses it any more. */
     void (*free)(struct rsock *s);

@@ -13,6 +13,7 @@
 #include "rdmacm/socket.h"
 #include "verbs/export.h"
 
+#define LEAVE_NS UINT64_C(500000000)
 #define TYPE_FLAGS (SOCK_NONBLOCK | SOCK_CLOEXEC)
 
 /* --- errors --- */
@@ -57,14 +58,17 @@ static struct rsock *enter(int fd)
 
 /* --- life --- */
 
+static uint64_t leave_deadline; /* for all sockets together */
+
 static void leave_one(struct rsock *s)
 {
-    s->ops->leave(s);
+    s->ops->leave(s, leave_deadline);
 }
 
 /* A program that ends without closing its sockets ends them all the same, as with the kernel's. */
 static void at_exit(void)
 {
+    leave_deadline = socket_now() + LEAVE_NS;
     socket_for_each(leave_one);
 }
 

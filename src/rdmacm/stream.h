@@ -180,7 +180,7 @@ ssize_t stream_send(struct rsock *s, struct transfer *x);
 ssize_t stream_receive(struct rsock *s, struct transfer *x);
 int stream_shutdown(struct rsock *s, int how);
 void stream_close(struct rsock *s);
-void stream_leave(struct rsock *s);
+void stream_leave(struct rsock *s, uint64_t deadline);
 short stream_poll(struct rsock *s, short events);
 
 /* --- stream_option.c --- */

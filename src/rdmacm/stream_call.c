@@ -11,7 +11,6 @@
 /* How long close waits for the peer to take what was sent. */
 #define NS_PER_S UINT64_C(1000000000)
 #define LINGER_NS (10 * NS_PER_S)
-#define LEAVE_NS (NS_PER_S / 2) /* the same when the process ends */
 
 /* --- send --- */
 
@@ -265,16 +264,16 @@ static bool wait_for_control(struct stream *t, uint64_t deadline)
     return t->state == STREAM_CONNECTED && t->control_slots > 0;
 }
 
-static void say(struct stream *t, enum stream_control control)
+static void say(struct stream *t, enum stream_control control, uint64_t deadline)
 {
-    if (!wait_for_control(t, socket_now() + LINGER_NS))
+    if (!wait_for_control(t, deadline))
         return;
     stream_post_control(t, control);
     if (control == STREAM_DISCONNECT && t->state == STREAM_CONNECTED)
         t->state = STREAM_CLOSED;
 }
 
-static int shut(struct stream *t, int how)
+static int shut(struct stream *t, int how, uint64_t deadline)
 {
     const bool write = how != SHUT_RD && !t->write_shut;
 
@@ -284,9 +283,9 @@ static int shut(struct stream *t, int how)
     t->read_shut = t->read_shut || how != SHUT_WR;
     t->write_shut = t->write_shut || how != SHUT_RD;
     if (t->write_shut && (t->read_shut || t->read_ended))
-        say(t, STREAM_DISCONNECT);
+        say(t, STREAM_DISCONNECT, deadline);
     else if (write)
-        say(t, STREAM_SHUTDOWN);
+        say(t, STREAM_SHUTDOWN, deadline);
     socket_news(&t->socket);
     return 0;
 }
@@ -300,7 +299,7 @@ int stream_shutdown(struct rsock *s, int how)
         return -EINVAL;
     pthread_mutex_lock(&s->lock);
     stream_progress(t);
-    result = shut(t, how);
+    result = shut(t, how, socket_now() + LINGER_NS);
     pthread_mutex_unlock(&s->lock);
     return result;
 }
@@ -320,31 +319,32 @@ static void linger(struct stream *t, uint64_t deadline)
 }
 
 /* Good-bye, and all that was sent before. The lock is held. */
-static void end(struct stream *t, uint64_t linger_ns)
+static void end(struct stream *t, uint64_t deadline)
 {
     stream_progress(t);
     if (t->state == STREAM_CONNECTED || t->state == STREAM_ACCEPTING)
-        shut(t, SHUT_RDWR);
-    linger(t, socket_now() + linger_ns);
+        shut(t, SHUT_RDWR, deadline);
+    linger(t, deadline);
 }
 
 void stream_close(struct rsock *s)
 {
     struct stream *t = stream_of(s);
     const struct linger *asked = &t->options.linger;
+    const uint64_t most = asked->l_onoff != 0 ? (uint64_t)asked->l_linger * NS_PER_S : LINGER_NS;
 
     pthread_mutex_lock(&s->lock);
     s->closed = true;
-    end(t, asked->l_onoff != 0 ? (uint64_t)asked->l_linger * NS_PER_S : LINGER_NS);
+    end(t, socket_now() + most);
     socket_news(s);
     pthread_mutex_unlock(&s->lock);
 }
 
-void stream_leave(struct rsock *s)
+void stream_leave(struct rsock *s, uint64_t deadline)
 {
     /* It may be within a call of this very thread, which a signal's handler ends. */
     if (pthread_mutex_trylock(&s->lock) != 0)
         return;
-    end(stream_of(s), LEAVE_NS);
+    end(stream_of(s), deadline);
     pthread_mutex_unlock(&s->lock);
 }
