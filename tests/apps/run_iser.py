@@ -31,6 +31,10 @@ ORDERS = (
 )
 
 
+# libiscsi 1.19 takes what malloc gives for zeroes: it must be fresh, and meson has malloc fill it.
+FRESH_MEMORY = (("MALLOC_PERTURB_", "0"),)
+
+
 class Bench:
     def __init__(self, runner, host, scratch):
         self.runner = runner
@@ -54,14 +58,12 @@ class Bench:
         """What one of libiscsi's programs says of the disk; it has to end well."""
         url = "iscsi://%s:%d/%s/1?iser" % (self.host.ipv4, PORT, TARGET)
         output, status = self.runner.run_alone(
-            self.host, [program, "-i", INITIATOR, *options.split(), url])
+            self.host, [program, "-i", INITIATOR, *options.split(), url], FRESH_MEMORY)
         assert status == 0, "%s: status %s\n%s\n%s" % (program, status, output, self.target.output)
         return output
 
     def test(self, *names):
-        """Tests of iscsi-test-cu, each in a process: libiscsi 1.19 reads what it never wrote when it
-        connects a second time.
-        """
+        """Tests of iscsi-test-cu, each in a process: a second connection has used memory."""
         for name in names:
             output = self.initiator("iscsi-test-cu", "--dataloss -t SCSI." + name)
             assert re.search(r"Test: \w+ \.\.\.passed", output), output
