@@ -61,8 +61,13 @@ static uint32_t build(const uint8_t *record, uint8_t *frame)
     return len;
 }
 
-static void check_stream(const struct stream *s)
+static void check_stream(const struct stream *s, uint64_t now_ns)
 {
+    uint64_t lost_ns = 0;
+
+    for (uint32_t cause = 0; cause < REPEAT_COUNT; cause++)
+        lost_ns += s->counts.lost_ns[cause];
+    assert(lost_ns <= now_ns);
     assert(s->ring_count <= s->ring_size);
     assert(s->ring_size <= STREAM_REQUESTS_MAX);
     assert(!s->started || s->acked <= s->next);
@@ -123,7 +128,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t len)
                 ladder_frame(&ladder, &t, &f, t.moment.packet_flow);
         } while (frame_next_segment(&f));
         for (const struct flow *flow = t.summary.flows.flows; flow != NULL; flow = flow->hh.next)
-            check_stream(&flow->stream);
+            check_stream(&flow->stream, t.moment.now_ns);
     }
     assert(t.summary.flows.count <= FLOWS_MAX);
     assert(tracker_finish(&t) == 0);

@@ -353,16 +353,14 @@ static enum finding_kind cause_finding(enum repeat_cause cause, bool answered)
     return FINDING_RETRANSMIT_UNEXPLAINED;
 }
 
+/* since_ns: when it went wrong. */
 static void begin_recovery(struct stream *s, struct moment *m, const struct arrival *a,
-                           enum repeat_cause cause)
+                           enum repeat_cause cause, uint64_t since_ns)
 {
     struct recovery *r = &s->recovery;
-    uint64_t start_ns = r->trigger_ns;
 
-    if (cause == REPEAT_TIMEOUT || cause == REPEAT_UNEXPLAINED)
-        start_ns = later(s->acked_ns, later(s->sent_ns, r->repeated_ns));
-    stream_recovered(s, m, start_ns);
-    r->start_ns = start_ns;
+    stream_recovered(s, m, since_ns);
+    r->start_ns = later(since_ns, r->end_ns); /* no time is lost twice */
     if (cause == REPEAT_TIMEOUT) {
         r->timeouts = a->at <= r->timeout_at ? r->timeouts + 1 : 1;
         r->timeout_at = a->at;
@@ -423,15 +421,18 @@ static void take_repeat(struct stream *s, struct moment *m, const struct arrival
     struct recovery *r = &s->recovery;
     uint64_t gap_ns = stream_gap_fill(s, a->at, a->end);
     enum repeat_cause cause = REPEAT_NONE;
+    uint64_t since_ns = r->trigger_ns;
 
-    if (r->trigger != REPEAT_NONE)
+    if (r->trigger != REPEAT_NONE) {
         cause = triggered_cause(s, m, a);
-    else if (!is_going_on(r, a))
+    } else if (!is_going_on(r, a)) {
         cause = silent_cause(s, m, a, gap_ns);
+        since_ns = later(s->acked_ns, later(s->sent_ns, r->repeated_ns));
+    }
     if (opcode_service(a->p->h.bth.opcode) == SERVICE_UC)
         cause = REPEAT_NONE;
     if (cause != REPEAT_NONE)
-        begin_recovery(s, m, a, cause);
+        begin_recovery(s, m, a, cause, since_ns);
     if (gap_ns != 0)
         take_late(s, m, a);
     else

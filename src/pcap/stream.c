@@ -391,6 +391,7 @@ void stream_recovered(struct stream *s, struct moment *m, uint64_t now_ns)
     else
         m->out_of_memory = true;
     r->cause = REPEAT_NONE;
+    r->end_ns = now_ns > r->start_ns ? now_ns : r->start_ns;
 }
 
 void stream_restart(struct stream *s, struct moment *m)

@@ -100,6 +100,7 @@ struct recovery {
     int64_t cursor;            /* expected next of it */
     int64_t target;
     uint64_t start_ns;
+    uint64_t end_ns;      /* of the one before */
     int64_t repeated_end; /* of the repeat before, when nothing came since; else 0 */
     uint64_t repeated_ns;
     uint32_t timeouts;  /* in a row, without progress */
