@@ -115,8 +115,8 @@ def rcopy_copies_a_file(made):
     assert filecmp.cmp(source, copy, shallow=False), "the copy is another"
 
 
-CASES = [rcopy_copies_a_file, iperf3_sends, iperf3_receives_on_two_streams, iperf3_sends_although_packets_are_lost,
-         a_file_over_tls_arrives_whole]
+CASES = [rcopy_copies_a_file, iperf3_sends, iperf3_receives_on_two_streams,
+         iperf3_sends_although_packets_are_lost, a_file_over_tls_arrives_whole]
 
 if __name__ == "__main__":
     if not PRELOAD:
