@@ -111,13 +111,12 @@ int mw_handle_bind(struct ibv_qp *qp, struct ibv_mw *mw, struct ibv_mw_bind *wan
         return EIO;
     if ((wanted->send_flags & ~(unsigned)(IBV_SEND_FENCE | IBV_SEND_SIGNALED)) != 0)
         return EINVAL;
+    node_enter(h->context->node); /* the key is counted on for who comes first */
     error = translate(mw, ibv_inc_rkey(mw->rkey), &wanted->bind_info, &bind);
-    if (error != 0)
-        return -error;
-    node_enter(h->context->node);
-    error = qp_post_send(h->qp, &wr);
-    qp_handle_leave_posted(h);
+    if (error == 0)
+        error = qp_post_send(h->qp, &wr);
     if (error == 0)
         mw->rkey = bind.key;
+    qp_handle_leave_posted(h);
     return -error;
 }

@@ -611,6 +611,7 @@ static void share(struct walk *w)
         t->cq[i] = ibv_create_cq(w->context, 100, NULL, NULL, 0);
         t->mr[i] = ibv_reg_mr(t->pd[0], w->memory, BUF_SIZE,
                               IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_MW_BIND | REMOTE_RIGHTS);
+        t->mw[i] = ibv_alloc_mw(t->pd[0], i % 2 == 0 ? IBV_MW_TYPE_1 : IBV_MW_TYPE_2);
         t->ah[i] = ibv_create_ah(t->pd[0], &w->address);
         init.send_cq = init.recv_cq = t->cq[i];
         t->qp[i] = ibv_create_qp(t->pd[0], &init);
