@@ -258,6 +258,70 @@ static void strangers_words_are_no_datagrams(void **state)
     close(udp);
 }
 
+/* The queue pair that the server tells to who asks over UDP. */
+static uint32_t ask_for_qpn(struct two *t, int udp)
+{
+    struct datagram_udp_header header = {DATAGRAM_DATA, 0x123456, {.family = AF_INET}};
+    uint8_t bytes[DATAGRAM_UDP_HEADER_MAX];
+    struct sockaddr_in from;
+
+    datagram_udp_header_write(&header, bytes);
+    assert_int_equal(sendto(udp, bytes, 16, 0, (struct sockaddr *)&t->there, sizeof(t->there)), 16);
+    expect_from(t->server, "", 0, &from);
+    assert_int_equal(recv(udp, bytes, sizeof(bytes), 0), 16);
+    assert_int_equal(datagram_udp_header_read(bytes, 16, &header), 16);
+    return header.qpn;
+}
+
+static void send_raw(struct pair *p, uint32_t qpn, const uint8_t *bytes, uint32_t len)
+{
+    struct ibv_sge sge = sge_of(p, 0, 0, len);
+    struct ibv_send_wr wr = {
+        .sg_list = &sge,
+        .num_sge = 1,
+        .opcode = IBV_WR_SEND,
+        .send_flags = IBV_SEND_SIGNALED,
+        .wr.ud = {.ah = p->ah, .remote_qpn = qpn, .remote_qkey = RDMA_UDP_QKEY},
+    };
+    struct ibv_send_wr *bad;
+
+    memcpy(buf_of(p, 0), bytes, len);
+    assert_int_equal(ibv_post_send(p->qp[0], &wr, &bad), 0);
+    expect_success(p->send_cq);
+}
+
+static void what_has_no_header_between_queue_pairs_is_dropped(void **state)
+{
+    static const struct {
+        uint8_t version, len;
+        uint32_t sent;
+    } rows[] = {{4, 8, 0},   {4, 8, 7},   {4, 24, 30},  {4, 255, 300},
+                {6, 24, 23}, {6, 8, 100}, {0, 0, 1000}, {5, 8, 9}};
+    struct two *t = *state;
+    struct pair p = {.ipv4 = true};
+    struct sockaddr_in from;
+    int udp = socket(AF_INET, SOCK_DGRAM, 0);
+    const uint32_t qpn = ask_for_qpn(t, udp);
+    uint8_t bytes[1000] = {0};
+
+    pair_setup(&p, IBV_QPT_UD, 0);
+    for (int round = 0; round < 20; round++) { /* more of them than it has slots */
+        for (size_t i = 0; i < COUNT_OF(rows); i++) {
+            bytes[0] = rows[i].version;
+            bytes[1] = rows[i].len;
+            send_raw(&p, qpn, bytes, rows[i].sent);
+        }
+        assert_int_equal(poll_now(t->server) & POLLIN, 0);
+    }
+    bytes[0] = 4;
+    bytes[1] = 8;
+    bytes[8] = 'x';
+    send_raw(&p, qpn, bytes, 9);
+    expect_from(t->server, "x", 1, &from);
+    pair_close(&p);
+    close(udp);
+}
+
 static void headers_are_as_the_distributions(void **state)
 {
     static const uint8_t udp[] = {0x55, 0x55, 0x55, 0x55, 4,  7, 16, 0,
@@ -309,6 +373,7 @@ int main(void)
         CASE(who_waits_is_woken_by_either_way),
         CASE(more_than_there_are_slots_for_is_sent_by_waiting),
         CASE(strangers_words_are_no_datagrams),
+        CASE(what_has_no_header_between_queue_pairs_is_dropped),
         CASE(headers_are_as_the_distributions),
         CASE(what_streams_do_datagrams_do_not),
     };
