@@ -326,7 +326,11 @@ static enum repeat_cause triggered_cause(struct stream *s, struct moment *m,
         /* A copy that the network made comes at once, and is no answer to the NAK. */
         if (m->now_ns - sent_before_ns(s, a->at) < TIMEOUT_MIN_NS)
             return REPEAT_NONE;
-        moment_raise(m, &s->findings, FINDING_RNR_WAIT_CUT_SHORT);
+        /* Once, the NAK may have been lost behind the place of the capture. */
+        if (r->rnr_cut_short++ > 0)
+            moment_raise(m, &s->findings, FINDING_RNR_WAIT_CUT_SHORT);
+    } else if (cause == REPEAT_RNR) {
+        r->rnr_cut_short = 0;
     }
     if (cause == REPEAT_IMPLIED && waited_ns > IMPLIED_MAX_NS)
         cause = REPEAT_TIMEOUT;

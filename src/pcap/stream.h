@@ -95,6 +95,7 @@ struct recovery {
     int64_t trigger_at;
     uint64_t trigger_ns;
     uint64_t rnr_wait_ns;
+    uint32_t rnr_cut_short;    /* in a row */
     enum repeat_cause cause;   /* of the going back under way; REPEAT_NONE: none */
     enum finding_kind finding; /* that it is counted with */
     int64_t cursor;            /* expected next of it */

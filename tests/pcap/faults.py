@@ -229,8 +229,17 @@ def short_last_response(c):
 
 @planted("RNR", "RNR_WAIT_CUT_SHORT", capture="err_rnr_write_imm")
 def impatience_after_an_rnr_nak(c):
-    for frame in c.frames[4:]:
-        frame.time -= 12 * 10**6
+    # It waits 16 ms each time where 10.24 ms are asked for.
+    for i, frame in enumerate(c.frames[10:14], 1):
+        frame.time -= 8 * 10**6 * ((i + 1) // 2)
+    for frame in c.frames[14:]:
+        frame.time -= 16 * 10**6
+
+
+@planted("RNR", capture="err_rnr_write_imm")
+def an_rnr_nak_that_was_lost_further_on(c):
+    for frame in c.frames[10:]:
+        frame.time -= 8 * 10**6
 
 
 @planted("READS_OVER_DEPTH", capture="cm_rping")
