@@ -6,6 +6,7 @@
 #include <poll.h>
 #include <pthread.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -155,11 +156,32 @@ static void on_signal(int signal)
     (void)signal;
 }
 
-static void *signal_soon(void *thread)
+/* Signals until it is stopped: one that comes before the other thread waits interrupts nothing. */
+struct signaller {
+    pthread_t thread;
+    pthread_t target;
+    atomic_bool stop;
+};
+
+static void *signal_often(void *context)
 {
-    usleep(20000);
-    pthread_kill(*(pthread_t *)thread, SIGUSR1);
+    struct signaller *s = context;
+
+    while (!atomic_load(&s->stop)) {
+        usleep(20000);
+        pthread_kill(s->target, SIGUSR1);
+    }
     return NULL;
+}
+
+static void expect_interrupted(struct pollfd *fds, nfds_t count)
+{
+    struct signaller s = {.target = pthread_self()};
+
+    assert_int_equal(pthread_create(&s.thread, NULL, signal_often, &s), 0);
+    expect_errno(rpoll(fds, count, -1), EINTR);
+    atomic_store(&s.stop, true);
+    pthread_join(s.thread, NULL);
 }
 
 static void a_signal_ends_a_wait(void **state)
@@ -167,16 +189,10 @@ static void a_signal_ends_a_wait(void **state)
     struct both *b = *state;
     struct sigaction action = {.sa_handler = on_signal};
     struct pollfd p[] = {{b->s.server, POLLIN, 0}, {b->pipe[0], POLLIN, 0}};
-    pthread_t self = pthread_self();
-    pthread_t thread;
 
     sigaction(SIGUSR1, &action, NULL);
-    assert_int_equal(pthread_create(&thread, NULL, signal_soon, &self), 0);
-    expect_errno(rpoll(p, 2, -1), EINTR);
-    pthread_join(thread, NULL);
-    assert_int_equal(pthread_create(&thread, NULL, signal_soon, &self), 0);
-    expect_errno(rpoll(p, 1, -1), EINTR);
-    pthread_join(thread, NULL);
+    expect_interrupted(p, 2);
+    expect_interrupted(p, 1);
     action.sa_handler = SIG_DFL;
     sigaction(SIGUSR1, &action, NULL);
 }

@@ -9,6 +9,8 @@
 #include <poll.h>
 #include <pthread.h>
 #include <signal.h>
+#include <stdatomic.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
@@ -216,25 +218,50 @@ static void who_shuts_reading_gets_nothing_and_hinders_nobody(void **state)
     receive_fully(s->client, &c, 1);
 }
 
-static void *read_one(void *socket)
+struct reader {
+    pthread_t thread;
+    _Atomic pid_t tid; /* 0: not there yet */
+    int socket;
+};
+
+static void *read_one(void *context)
 {
+    struct reader *r = context;
     char c;
 
-    return (void *)(intptr_t)rrecv(*(int *)socket, &c, 1, 0);
+    atomic_store(&r->tid, gettid());
+    return (void *)(intptr_t)rrecv(r->socket, &c, 1, 0);
+}
+
+static void await_sleep(struct reader *r)
+{
+    char path[64], state = 'R';
+
+    while (atomic_load(&r->tid) == 0)
+        usleep(1000);
+    snprintf(path, sizeof(path), "/proc/self/task/%d/stat", atomic_load(&r->tid));
+    while (state != 'S') {
+        FILE *f = fopen(path, "r");
+
+        assert_non_null(f);
+        assert_int_equal(fscanf(f, "%*d (%*[^)]) %c", &state), 1);
+        fclose(f);
+        usleep(1000);
+    }
 }
 
 static void shutting_down_wakes_who_reads(void **state)
 {
     struct streams *s = *state;
-    pthread_t reader;
+    struct reader reader = {.socket = s->server};
     void *result;
 
     set_waiting(s->server, true);
-    assert_int_equal(pthread_create(&reader, NULL, read_one, &s->server), 0);
-    usleep(20000);
+    assert_int_equal(pthread_create(&reader.thread, NULL, read_one, &reader), 0);
+    await_sleep(&reader);
     assert_int_equal(rshutdown(s->server, SHUT_RDWR), 0);
     assert_int_equal(rclose(s->server), 0); /* the reader may still be on its way out */
-    pthread_join(reader, &result);
+    pthread_join(reader.thread, &result);
     assert_int_equal((intptr_t)result, 0);
     s->server = -1;
 }
