@@ -86,8 +86,13 @@ static void expect_delivery(struct member *from, struct member *to, uint8_t mark
     }
 }
 
+/* Nothing is lost meanwhile: while a server goes and another comes, something may be. */
 static void expect_all_talk(uint32_t count, uint8_t mark)
 {
+    static struct link_counters before[PLACES];
+
+    for (uint32_t i = 0; i < count; i++)
+        before[i] = member_counters(&place[i]);
     for (uint32_t i = 0; i < count; i++) {
         place[i].seen_count = 0;
         for (uint32_t j = 0; j < count; j++)
@@ -98,30 +103,45 @@ static void expect_all_talk(uint32_t count, uint8_t mark)
 
         assert_int_equal(place[i].seen_count, 8 * count);
         assert_int_equal(c.icrc_error, 0);
-        assert_int_equal(c.inbox_refused, 0);
-        assert_int_equal(c.stray_dropped, 0);
-        assert_int_equal(c.guest_full, 0);
+        assert_int_equal(c.inbox_refused, before[i].inbox_refused);
+        assert_int_equal(c.stray_dropped, before[i].stray_dropped);
+        assert_int_equal(c.guest_full, before[i].guest_full);
     }
 }
 
-/* Sends till it arrives: what is lost meanwhile, the transport above would send again. */
+static bool has_seen(const struct member *m, uint32_t since, uint8_t mark)
+{
+    for (uint32_t i = since; i < m->seen_count; i++) {
+        if (m->seen[i].mark == mark)
+            return true;
+    }
+    return false;
+}
+
+/*
+ * Sends till it arrives: what is lost meanwhile, the transport above would send again. What was
+ * sent before may come late, as in any network.
+ */
 static void expect_delivery_soon(struct member *from, struct member *to, uint8_t mark)
 {
     struct shipment s = shipment_to(to, mark);
     uint32_t before = to->seen_count;
+    uint32_t last;
 
     s.count = 1;
     s.len = 64;
-    for (uint32_t i = 0; i < ATTEMPTS && to->seen_count == before; i++) {
+    for (uint32_t i = 0; i < ATTEMPTS && !has_seen(to, before, mark); i++) {
         assert_int_equal(member_send(from, &s), 0);
         usleep(1000);
         member_counters(to);
     }
-    assert_true(to->seen_count > before);
-    assert_int_equal(to->seen[before].mark, mark);
+    assert_true(has_seen(to, before, mark));
     /* And none is on its way any more. */
-    usleep(20000);
-    member_counters(to);
+    do {
+        last = to->seen_count;
+        usleep(20000);
+        member_counters(to);
+    } while (to->seen_count != last);
 }
 
 static void users_talk(const struct udp_config *config)
