@@ -23,6 +23,7 @@
 
 #include "link/descriptors.h"
 #include "link/group_private.h"
+#include "link/kernel_socket.h"
 #include "link/refusal.h"
 
 #define WELCOME_MAGIC 0x65636f72u /* "roce" */
@@ -299,7 +300,7 @@ int group_connect(unsigned uid)
     for (uint32_t name = 0; name < GROUP_NAMES; name++) {
         struct sockaddr_un address;
         socklen_t len = group_name(uid, name, &address);
-        int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+        int fd = kernel_socket(AF_UNIX, SOCK_SEQPACKET | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
         int pid;
 
         if (fd < 0)
@@ -375,7 +376,7 @@ static enum answer ask(struct joining *j, struct group *g, uint32_t name)
 {
     struct sockaddr_un address;
     socklen_t len = group_name(g->uid, name, &address);
-    int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+    int fd = kernel_socket(AF_UNIX, SOCK_SEQPACKET | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
     enum answer answer;
 
     if (fd < 0) {
@@ -404,7 +405,7 @@ static int take_name(struct group *g, uint32_t name)
 {
     struct sockaddr_un address;
     socklen_t len = group_name(g->uid, name, &address);
-    int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+    int fd = kernel_socket(AF_UNIX, SOCK_SEQPACKET | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
     int err = 0;
 
     if (fd < 0)

@@ -10,6 +10,8 @@
 #include <sys/un.h>
 #include <unistd.h>
 
+#include "link/kernel_socket.h"
+
 #define NAME_LEN 5
 #define BUFFER_BYTES (4 << 20) /* asked for */
 
@@ -37,7 +39,7 @@ static int read_name(int fd, uint64_t *name)
 
 int inbox_open(uint64_t *name)
 {
-    int fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    int fd = kernel_socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     int one = 1;
     int size = BUFFER_BYTES;
     int err;

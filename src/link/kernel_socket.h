@@ -2,7 +2,7 @@
 /*
  * A socket of the kernel's. Libraries that programs are run with (librspreload.so) put a socket
  * function of their own in the place of libc's, which makes sockets over RDMA: ours would be
- * upon themselves.
+ * upon themselves. No library of ours calls socket(2) otherwise (tools/check-symbols).
  */
 #ifndef UROCE_LINK_KERNEL_SOCKET_H
 #define UROCE_LINK_KERNEL_SOCKET_H

@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "link/gid_hash.h"
+#include "link/kernel_socket.h"
 
 struct question {
     struct nlmsghdr header;
@@ -27,7 +28,7 @@ struct answer {
 
 void routes_open(struct routes *r)
 {
-    r->socket = socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC | SOCK_NONBLOCK, NETLINK_ROUTE);
+    r->socket = kernel_socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC | SOCK_NONBLOCK, NETLINK_ROUTE);
 }
 
 void routes_close(struct routes *r)

@@ -18,6 +18,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "link/kernel_socket.h"
 #include "rdmacm/channel.h"
 
 #define LOOK_AGAIN_NS 10000000
@@ -69,7 +70,7 @@ static void add(struct question *q, uint16_t type, const void *data, size_t len)
 /* 0 with an answer, or the kernel's negative errno. */
 static int ask(const struct question *q, struct answer *a)
 {
-    const int fd = socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC, NETLINK_ROUTE);
+    const int fd = kernel_socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC, NETLINK_ROUTE);
     const struct nlmsgerr *error = NLMSG_DATA(&a->header);
 
     if (fd < 0)
@@ -150,7 +151,7 @@ static void look_for(const struct endpoint *dst, uint32_t ifindex)
 {
     struct endpoint to = *dst;
     struct sockaddr_storage address;
-    const int fd = socket(dst->family, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    const int fd = kernel_socket(dst->family, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 
     if (fd < 0)
         return;

@@ -77,18 +77,16 @@ static void watch_exit(void)
     atexit(at_exit);
 }
 
-static int open_socket(int domain, int type, struct rsock **out)
+/* Is there such a socket? librspreload.so asks for all that a program opens. */
+static int check_kind(int domain, int type, int protocol)
 {
     if (domain != AF_INET && domain != AF_INET6)
         return -EAFNOSUPPORT;
-    if (type == SOCK_STREAM)
-        return stream_open(domain, out);
-    return type == SOCK_DGRAM ? datagram_open(domain, out) : -EPROTOTYPE;
-}
-
-static bool protocol_fits(int type, int protocol)
-{
-    return protocol == 0 || protocol == (type == SOCK_STREAM ? IPPROTO_TCP : IPPROTO_UDP);
+    if (type != SOCK_STREAM && type != SOCK_DGRAM)
+        return -EPROTOTYPE;
+    if (protocol != 0 && protocol != (type == SOCK_STREAM ? IPPROTO_TCP : IPPROTO_UDP))
+        return -EPROTONOSUPPORT;
+    return 0;
 }
 
 EXPORT int rsocket(int domain, int type, int protocol)
@@ -96,12 +94,14 @@ EXPORT int rsocket(int domain, int type, int protocol)
     static pthread_once_t once = PTHREAD_ONCE_INIT;
     const int kind = type & ~TYPE_FLAGS;
     struct rsock *s;
-    int result = protocol_fits(kind, protocol) ? process_start() : -EPROTONOSUPPORT;
+    int result = check_kind(domain, kind, protocol);
 
+    if (result == 0)
+        result = process_start();
     if (result == 0) {
         /* Behind the node's, so that it is called before. */
         pthread_once(&once, watch_exit);
-        result = open_socket(domain, kind, &s);
+        result = kind == SOCK_STREAM ? stream_open(domain, &s) : datagram_open(domain, &s);
     }
     if (result == 0) {
         s->file_flags |= (type & SOCK_NONBLOCK) != 0 ? O_NONBLOCK : 0;

@@ -115,7 +115,57 @@ def rcopy_copies_a_file(made):
     assert filecmp.cmp(source, copy, shallow=False), "the copy is another"
 
 
-CASES = [rcopy_copies_a_file, iperf3_sends, iperf3_receives_on_two_streams,
+FORKS = """
+import ctypes, os, socket, sys
+libc = ctypes.CDLL(None)
+# Neither SOCK_CLOEXEC nor accept4, with which the preload library does nothing of this.
+listening = socket.socket(fileno=libc.socket(socket.AF_INET, socket.SOCK_STREAM, 0))
+listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+listening.bind(("127.0.0.1", int(sys.argv[1])))
+listening.listen()
+for i in range(2):
+    fd = libc.accept(listening.fileno(), None, None)
+    assert fd >= 0
+    if os.fork() == 0:
+        with socket.socket(fileno=fd) as peer:
+            while piece := peer.recv(100000):
+                peer.sendall(piece)
+        os._exit(0)
+    os.close(fd)
+for i in range(2):
+    assert os.wait()[1] == 0
+"""
+ASKS = """
+import ctypes, socket, sys
+fd = ctypes.CDLL(None).socket(socket.AF_INET, socket.SOCK_STREAM, 0)
+with socket.socket(fileno=fd) as peer:
+    peer.connect(("127.0.0.1", int(sys.argv[1])))
+    for i in range(100):
+        peer.sendall(bytes([i]) * 5000)
+        left = 5000
+        while left > 0:
+            piece = peer.recv(left)
+            assert piece == bytes([i]) * len(piece) and piece
+            left -= len(piece)
+"""
+SEMAPHORE = pathlib.Path("/dev/shm/sem.rsocket_fork")
+
+
+def a_server_forks_for_each_connection(made):
+    """The preload library opens the child's socket over RDMA when it first reads or writes."""
+    # A process that is killed leaves the library's semaphore taken.
+    if SEMAPHORE.exists() and SEMAPHORE.stat().st_uid == os.geteuid():
+        SEMAPHORE.unlink()
+    env = [("RDMAV_FORK_SAFE", "1")]
+    for name, text in ("forks.py", FORKS), ("asks.py", ASKS):
+        (made.folder / name).write_text(text)
+    server = made.start("python3 %s/forks.py %d" % (made.folder, made.port), env)
+    for _ in range(2):
+        made.ask("python3 %s/asks.py %d" % (made.folder, made.port), env)
+    assert server.wait(time.monotonic() + programs.HANGING_S) == 0, server.output
+
+
+CASES = [rcopy_copies_a_file, a_server_forks_for_each_connection, iperf3_sends, iperf3_receives_on_two_streams,
          iperf3_sends_although_packets_are_lost, a_file_over_tls_arrives_whole]
 
 if __name__ == "__main__":
