@@ -21,7 +21,7 @@ setup = [ -f $(1)/build.ninja ] || $(3) meson setup $(1) $(2)
 	install deps clean
 
 help: ## this list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 deps: ## install what building and testing needs and this machine lacks
 	@tools/install-deps build test

@@ -99,7 +99,7 @@ static const struct argp_option option_list[] = {
     {"icrc-unset-ok", KEY_ICRC_UNSET_OK, NULL, 0,
      "an ICRC of zero is not bad: the capture was taken before an adapter filled it in", 2},
     {"flows", KEY_FLOWS, "N", 0, "follow at most N flows, two for a connection (65536)", 2},
-    {"strict", KEY_STRICT, NULL, 0, "exit with 1 when a frame is damaged or an ICRC bad", 2},
+    {"strict", KEY_STRICT, NULL, 0, "exit with 1 when a frame or an ICRC is bad", 2},
     {NULL, 0, NULL, 0, "With --packets:", 3},
     {"verbose", 'v', NULL, 0, "show every header field with its offset and bytes", 3},
     {"foreign", 'f', NULL, 0, "show also what is not RoCE", 3},

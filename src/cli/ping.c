@@ -24,6 +24,7 @@
 #define COUNT_MAX 1000000u
 #define MS 1000000u
 #define HOP_LIMIT 64u
+#define READ_DEPTH 16u /* asked for, so that the answer says how much of it there is */
 
 struct ping {
     const char *address;
@@ -117,18 +118,33 @@ static bool resolve(struct ping *p, const char *self)
     return result == 0;
 }
 
+/* RDMA CM's listeners want to know the addresses; no port of ours is behind them. */
+static void write_header(const struct path *path, uint8_t *out)
+{
+    struct cm_ip_header header = {.ip_version = gid_is_ipv4(&path->dst) ? 4 : 6};
+    const size_t at = header.ip_version == 4 ? sizeof(header.src) - 4 : 0;
+
+    memcpy(header.src + at, path->src.bytes + at, sizeof(header.src) - at);
+    memcpy(header.dst + at, path->dst.bytes + at, sizeof(header.dst) - at);
+    cm_ip_header_write(&header, out);
+}
+
 /* Returns 0 or a negative errno. */
 static int ask(struct ping *p)
 {
+    uint8_t header[CM_IP_HEADER_LEN];
     const struct cm_connect connect = {
         .path = p->path,
         .service_id = cm_service_id(CM_PORT_SPACE_TCP, p->port),
         .qpn = 2,
+        .initiator_depth = READ_DEPTH,
         .path_mtu = 3,
         .ack_timeout = 19,
+        .private_data = {header, sizeof(header)},
     };
     int result;
 
+    write_header(&p->path, header);
     node_lock(p->node);
     p->answered_ns = 0;
     result = cm_id_new(node_cm(p->node), NULL, &p->id);

@@ -13,6 +13,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import time
 
 import places
 import programs
@@ -83,6 +84,22 @@ def ping_is_answered_by_a_process_that_speaks_rdma_cm(bench):
     result.check(0)
     assert result.out.count("nobody listens on port 4791") == 2, result.out
     assert "2 asked, 2 answered" in result.out, result.out
+
+
+def ping_finds_a_program_that_listens_on_the_port(bench):
+    for address in "127.0.0.1", "::1":
+        listener = [*bench.enter, *bench.drop, bench.uroce, "run", "rping", "-s", "-a", address]
+        with subprocess.Popen(listener, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
+                              stderr=subprocess.DEVNULL) as rping:
+            try:
+                for _ in range(100):
+                    result = bench.run("-c", "1", "-p", "7174", address, command="ping")
+                    if "nobody listens" not in result.out:
+                        break
+                    time.sleep(0.1)
+            finally:
+                rping.kill()
+        assert "accepted: queue pair" in result.out, result.out
 
 
 def ping_says_what_is_wrong_with_its_words(bench):
