@@ -55,7 +55,15 @@ struct link;
     C(send_unreachable, "sends refused by routing or a missing source address")                    \
     C(send_too_big, "sends larger than the path's MTU")                                            \
     C(send_failed, "sends that failed otherwise")                                                  \
-    C(gso_refused, "batches that had to leave one by one")
+    C(gso_refused, "batches that had to leave one by one")                                         \
+    C(raw_header, "raw frames with an IP version, options, protocol or port that RoCE has not")    \
+    C(raw_length, "raw frames whose lengths disagree with each other or with what came")           \
+    C(raw_checksum, "raw frames with a wrong IPv4 or UDP checksum")                                \
+    C(raw_fragment, "raw frames that are fragments, or that may be fragmented")                    \
+    C(raw_hop_limit, "raw frames with a hop limit of 0")                                           \
+    C(raw_address, "raw frames not to an address of ours, or from one that nobody else has")       \
+    C(raw_giant, "raw frames of several datagrams that the kernel does not say how to cut")        \
+    C(raw_twice, "datagrams that another process handed over though they came as raw frames")
 
 struct link_counters {
 #define LINK_COUNTER_FIELD(name, text) uint64_t name;

@@ -32,6 +32,7 @@ struct peer {
     bool used;
     bool gso_refused; /* batches to it must leave one by one */
     uint8_t hints;    /* bit per enum peer_hint */
+    uint16_t id_next; /* from which the identification of what we send raw is made */
     bool id_known;
     uint16_t id_last; /* identification of the last datagram accepted from it */
     /* The last datagram with a bad ICRC: its trailer, and the addresses that would explain it. */

@@ -211,7 +211,8 @@ int slot_socket_adopt(int fd, enum family f, const struct adoption *how, uint32_
         if (err && !o->optional)
             return err;
     }
-    set_number(fd, IPPROTO_UDP, UDP_GRO, how->gro); /* a kernel that lacks it delivers singly */
+    set_number(fd, SOL_SOCKET, SO_DETACH_FILTER, 0); /* of an owner who saw frames (udp_raw.c) */
+    set_number(fd, IPPROTO_UDP, UDP_GRO, how->gro);  /* a kernel that lacks it delivers singly */
     if (!how->keep)
         drain(fd);
     set_number(fd, SOL_SOCKET, SO_RCVBUF, (int)wanted);

@@ -63,6 +63,7 @@ static void release(struct udp *u)
         close(u->epoll);
     u->epoll = -1;
     udp_pool_close(u);
+    udp_raw_close(u);
     udp_host_close(u);
     udp_close_sources(u, 0, SOURCE_LISTENER);
     udp_close_sources(u, SOURCE_MULTICASTS, SOURCE_VISITORS);
@@ -178,6 +179,8 @@ static void configure(struct udp *u, const struct udp_config *config)
     u->routes.socket = -1;
     for (uint32_t i = 0; i < SOURCE_VISITORS; i++)
         u->source[i].fd = -1;
+    for (enum family f = 0; f < FAMILY_COUNT; f++)
+        u->raw_sender[f].fd = -1;
     udp_host_init(u);
     u->link = (struct link){.ops = &udp_ops, .write_descriptor = -1, .direct_descriptor = -1};
 }
@@ -251,7 +254,7 @@ static int adopt_slot(struct udp *u, char *error)
 {
     struct lease wanted = {.slot = u->slot};
     struct adoption how = {
-        .gro = !u->config.no_gro,
+        .gro = !u->config.no_gro && !u->config.raw, /* merging forgets identifications */
         .keep = wanted.slot != 0,
         .receive_buffer = u->config.receive_buffer,
     };
@@ -261,6 +264,8 @@ static int adopt_slot(struct udp *u, char *error)
     if (err)
         return err;
     err = udp_adopt(u, &sockets, SOURCE_SLOT_IPV4, &how, &u->receive_buffer);
+    if (!err && u->config.raw)
+        err = udp_raw_mute(u);
     return err ? refuse(error, err, "sockets of slot %u: %s", u->slot, strerror(-err)) : 0;
 }
 
@@ -364,12 +369,19 @@ int udp_link_open(const struct udp_config *config, struct link **out, uint8_t *s
     err = prepare(u);
     if (err)
         refuse(error, err, "opening the link: %s", strerror(-err));
-    else
+    else if (u->config.raw)
+        err = udp_raw_open(u, error);
+    if (!err)
         err = udp_join(u, JOIN_TIMEOUT_MS, error);
     if (err == -EUSERS)
         err = udp_guest_open(u, error);
     if (err) {
         release(u);
+        return err;
+    }
+    err = u->config.raw ? udp_raw_start(u, error) : 0;
+    if (err) {
+        link_close(&u->link);
         return err;
     }
     *slot = u->slot;

@@ -20,6 +20,7 @@ struct udp_config {
     uint32_t receive_buffer; /* bytes to ask for; 0: as much as the kernel allows */
     bool no_guests;          /* other users neither share this one's port nor this process theirs */
     bool icrc_strict;        /* drop the first datagram of an identification jump */
+    bool raw;                /* whole frames to and from other hosts; needs CAP_NET_RAW */
 };
 
 #define UDP_ERROR_LEN 256
@@ -29,8 +30,8 @@ struct udp_config {
  * of the user that holds the port; leases a slot and opens the link. *slot receives the slot: QPNs
  * of this process begin with it. Returns 0, or a negative errno with a sentence for a person in
  * error (UDP_ERROR_LEN bytes): -EADDRINUSE another program or the kernel holds port 4791,
- * -EAGAIN no slot is free, -ETIMEDOUT the other processes do not answer, -EBUSY this process
- * has one already, others as the kernel gave them.
+ * -EPERM raw without CAP_NET_RAW, -EAGAIN no slot is free, -ETIMEDOUT the other processes do not
+ * answer, -EBUSY this process has one already, others as the kernel gave them.
  */
 int udp_link_open(const struct udp_config *config, struct link **out, uint8_t *slot, char *error);
 

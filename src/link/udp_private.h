@@ -16,7 +16,9 @@
 #include "link/route.h"
 #include "link/udp.h"
 
-#define RECEIVE_STRIDE (RECEIVE_LEN_MAX + 64u) /* with room for a struct arrival */
+#define RECEIVE_STRIDE                                                                             \
+    (RECEIVE_LEN_MAX + 64u) /* with room for a struct arrival, or a frame's headers */
+#define RAW_HEADERS_MAX 48u /* IPv6 and UDP */
 
 /* Where datagrams come from. */
 enum source_kind {
@@ -26,6 +28,8 @@ enum source_kind {
     SOURCE_QP1_IPV4,
     SOURCE_QP1_IPV6,
     SOURCE_HOST,     /* a guest's connection to its host */
+    SOURCE_RAW_IPV4, /* packet sockets; see udp_raw.c */
+    SOURCE_RAW_IPV6,
     SOURCE_TIMER,    /* when a guest without a host looks for one again */
     SOURCE_LISTENER, /* newcomers to the group */
     SOURCE_COUNT,
@@ -129,6 +133,7 @@ struct udp {
     uint32_t favourite;  /* source that brought something last */
     uint32_t busy_calls; /* of udp_receive */
     struct send_socket pool[FAMILY_COUNT][SEND_SOCKETS_MAX];
+    struct send_socket raw_sender[FAMILY_COUNT];
     uint32_t resume; /* datagrams of the blocked batch that have left; link.h's send */
     uint64_t stalled_at[SLOT_COUNT];       /* consumed, when room ran out */
     uint64_t stalled_since_ns[SLOT_COUNT]; /* 0: room has not run out */
@@ -247,6 +252,22 @@ int udp_pool_get(struct udp *u, enum family f, const struct datagram_batch *b,
 bool send_socket_leads(struct udp *u, struct send_socket *s, enum family f,
                        const struct path *path);
 void udp_pool_close(struct udp *u);
+
+/* udp_raw.c: whole frames, if the configuration says so. */
+/* Opens the sockets, before there is a slot. 0, or a negative errno with a sentence. */
+int udp_raw_open(struct udp *u, char *error);
+/* Receives what is for our slot from now on. As above. */
+int udp_raw_start(struct udp *u, char *error);
+/* The UDP sockets of our slot drop what the packet sockets show. 0 or a negative errno. */
+int udp_raw_mute(struct udp *u);
+void udp_raw_close(struct udp *u);
+/* Whether what goes this way leaves with headers of our own. */
+bool udp_raw_sends(struct udp *u, const struct path *path);
+/* Whether a frame with these addresses may come from another host to this one. */
+bool udp_raw_addresses_fit(struct udp *u, const struct arrival *a);
+/* Writes the IP and UDP headers of a datagram of len bytes; returns their length. */
+size_t udp_raw_headers(const struct datagram_batch *b, uint16_t identification, size_t len,
+                       uint8_t out[RAW_HEADERS_MAX]);
 
 /* udp_send.c */
 const char *udp_address_text(const struct gid *g, char text[INET6_ADDRSTRLEN]);

@@ -7,6 +7,7 @@
 #include "link/udp_private.h"
 
 #include <errno.h>
+#include <linux/if_packet.h>
 #include <linux/sock_diag.h>
 #include <netinet/udp.h>
 #include <stdlib.h>
@@ -16,6 +17,7 @@
 
 #include "base/bytes.h"
 #include "base/log.h"
+#include "link/raw_frame.h"
 #include "wire/packet.h"
 
 #define LOOPBACK_IFINDEX 1 /* of every network namespace */
@@ -31,6 +33,7 @@ struct reading {
     uint32_t datagrams;
     bool unread; /* the sockets of our slot may have more */
     bool crowded;
+    const struct raw_frame *frame; /* that is being taken; NULL: no such */
 
     uint64_t consumed; /* kernel memory given back by what came from this host */
 };
@@ -203,6 +206,12 @@ static bool is_ours(const struct udp *u, const struct arrival *a, uint8_t slot)
            gid_is_multicast(&a->dst);
 }
 
+/* Whether a packet socket has shown it, too. */
+static bool came_raw(const struct udp *u, const struct arrival *a, uint8_t slot)
+{
+    return u->config.raw && slot == u->slot && !a->on_loopback && !gid_is_multicast(&a->dst);
+}
+
 static uint32_t datagrams_of(const struct arrival *a)
 {
     return a->segment_len ? (a->len + a->segment_len - 1) / a->segment_len : 1;
@@ -263,15 +272,21 @@ static void take(struct reading *r, struct peer *p, const struct arrival *a, con
         .len = len,
     };
 
+    uint16_t known = *id;
     bool good = icrc_verify(&p->in, a->src_port, *id, bytes, len, id) == ICRC_GOOD;
 
+    if (r->frame) {
+        good = good && (*id == known || !p->in.ipv4);
+        *id = known;
+        d.flow_label = r->frame->flow_label;
+    }
     if (r->u->link.tap)
         show(r->u, &d, good ? *id : 0);
     if (!good) {
         note_bad(r->u, p, &d);
         return;
     }
-    if (!peer_id_note(p, *id)) {
+    if (!r->frame && !peer_id_note(p, *id)) {
         counters->icrc_id_jump++;
         if (r->u->config.icrc_strict)
             return;
@@ -334,7 +349,7 @@ static void take_all(struct reading *r, const struct arrival *a, const uint8_t *
     struct link_counters *counters = &r->u->link.counters;
     struct peer *p = peers_get(&r->u->peers, &a->dst, &a->src);
     uint32_t step = a->segment_len ? a->segment_len : a->len;
-    uint16_t id = peer_id_expected(p);
+    uint16_t id = r->frame ? r->frame->identification : peer_id_expected(p);
     uint32_t at = 0;
 
     do {
@@ -343,6 +358,8 @@ static void take_all(struct reading *r, const struct arrival *a, const uint8_t *
 
         if (len < BTH_LEN + ICRC_LEN) {
             counters->too_short++;
+        } else if (handed && came_raw(r->u, a, bytes[at + BTH_SLOT_OFFSET])) {
+            counters->raw_twice++;
         } else if (is_ours(r->u, a, bytes[at + BTH_SLOT_OFFSET])) {
             take(r, p, a, bytes + at, len, &id);
             id++;
@@ -390,6 +407,56 @@ static void take_multicast(struct reading *r, const struct multicast_socket *s,
     }
 }
 
+static bool is_raw(uint32_t source)
+{
+    return source == SOURCE_RAW_IPV4 || source == SOURCE_RAW_IPV6;
+}
+
+/* The sockets that bring what other hosts send to our queue pairs. */
+static bool is_of_slot(uint32_t source)
+{
+    return source <= SOURCE_SLOT_IPV6 || is_raw(source);
+}
+
+/* What a filter drops (udp_raw.c) the kernel counts like what did not fit. */
+static void note_drops(struct udp *u, uint32_t source, const struct facts *f)
+{
+    struct source *s = &u->source[source];
+
+    if (!f->has_drops)
+        return;
+    if (!u->config.raw || source > SOURCE_SLOT_IPV6)
+        u->link.counters.socket_overflow += f->drops - s->drops;
+    s->drops = f->drops;
+}
+
+/* One message of a packet socket. */
+static void take_frame(struct reading *r, uint32_t source, struct mmsghdr *m)
+{
+    const struct sockaddr_ll *from = m->msg_hdr.msg_name;
+    struct link_counters *counters = &r->u->link.counters;
+    struct raw_frame frame;
+    struct arrival ignored = {0};
+    struct facts f = {0};
+
+    read_control(&m->msg_hdr, &ignored, &f);
+    note_drops(r->u, source, &f);
+    if (!raw_frame_read(m->msg_hdr.msg_iov->iov_base, m->msg_len, counters, &frame)) {
+        r->datagrams++;
+        counters->rcv_datagrams++;
+        return;
+    }
+    frame.arrival.scope_id = (uint32_t)from->sll_ifindex;
+    count_arrival(r, &frame.arrival, frame.bytes);
+    if (!udp_raw_addresses_fit(r->u, &frame.arrival)) {
+        counters->raw_address += datagrams_of(&frame.arrival);
+        return;
+    }
+    r->frame = &frame;
+    take_all(r, &frame.arrival, frame.bytes, false);
+    r->frame = NULL;
+}
+
 /* One message of a UDP socket. */
 static void take_message(struct reading *r, uint32_t source, struct mmsghdr *m)
 {
@@ -401,10 +468,7 @@ static void take_message(struct reading *r, uint32_t source, struct mmsghdr *m)
 
     read_control(&m->msg_hdr, &a, &f);
     read_name(m->msg_hdr.msg_name, &a);
-    if (f.has_drops) {
-        counters->socket_overflow += f.drops - s->drops;
-        s->drops = f.drops;
-    }
+    note_drops(r->u, source, &f);
     s->remote |= !a.on_loopback;
     count_arrival(r, &a, bytes);
     if (m->msg_hdr.msg_flags & MSG_TRUNC)
@@ -492,7 +556,7 @@ static bool is_crowded(const struct udp *u, uint32_t source, int got)
 
     for (int i = 0; i < got; i++)
         len += u->header[i].msg_len;
-    if (source > SOURCE_SLOT_IPV6 || !u->source[source].remote ||
+    if (!is_of_slot(source) || !u->source[source].remote ||
         (got < (int)RECEIVE_AT_ONCE && len < u->receive_buffer / 8))
         return false;
     if (getsockopt(u->source[source].fd, SOL_SOCKET, SO_MEMINFO, info, &info_len))
@@ -512,9 +576,15 @@ static void read_source(struct reading *r, uint32_t source)
         got = call_kernel(u, source, (uint32_t)asked);
         u->source[source].singly = got <= 0 || (got == 1 && asked > 1);
         r->crowded = is_crowded(u, source, got);
+        if (got == -EINVAL && is_raw(source)) { /* Linux before 6.2 cannot describe such a frame. */
+            u->link.counters.raw_giant++;
+            r->datagrams++;
+        }
         for (int i = 0; i < got; i++) {
             if (source == SOURCE_INBOX)
                 take_handed(r, &u->header[i], is_believed(r, &u->header[i]));
+            else if (is_raw(source))
+                take_frame(r, source, &u->header[i]);
             else
                 take_message(r, source, &u->header[i]);
         }
@@ -522,7 +592,7 @@ static void read_source(struct reading *r, uint32_t source)
         if (u->parcels.added)
             udp_parcels_send(u);
     } while (got == RECEIVE_AT_ONCE && r->datagrams < r->budget);
-    if (got == asked && source <= SOURCE_SLOT_IPV6)
+    if (got == asked && is_of_slot(source))
         r->unread = true;
 }
 
@@ -627,7 +697,7 @@ static void give_back(struct reading *r, struct sums before, bool all_read)
 /* Whether trying a source that has nothing costs no more than the call. */
 static bool is_read_ahead(uint32_t source)
 {
-    return source <= SOURCE_HOST || (source >= SOURCE_GUESTS && source < SOURCE_VISITORS);
+    return source <= SOURCE_RAW_IPV6 || (source >= SOURCE_GUESTS && source < SOURCE_VISITORS);
 }
 
 /* Asks the kernel which sources have something, and reads those. True if that told something. */

@@ -25,6 +25,7 @@ struct sending {
     struct datagram_batch *batch;
     struct peer *peer;
     struct send_socket *socket;
+    bool raw; /* with headers of our own */
     struct sockaddr_storage name;
     socklen_t name_len; /* 0: the socket leads there by itself */
     size_t control_len;
@@ -210,6 +211,15 @@ static void address_ipv6(struct sending *x)
     add_control(x, IPPROTO_IPV6, IPV6_HOPLIMIT, &hop_limit, sizeof(hop_limit));
 }
 
+/* The kernel reads the rest out of the packet. A raw socket takes the port for a protocol. */
+static void address_raw(struct sending *x)
+{
+    struct sockaddr_in6 *in6 = (struct sockaddr_in6 *)(void *)&x->name;
+
+    if (in6->sin6_family == AF_INET6)
+        in6->sin6_port = 0;
+}
+
 static struct msghdr message_of(struct sending *x, struct iovec *iov)
 {
     return (struct msghdr){
@@ -222,6 +232,15 @@ static struct msghdr message_of(struct sending *x, struct iovec *iov)
     };
 }
 
+/* The identification of datagram i; numbered: in a batch that the kernel cuts. Never 0 in a raw
+ * packet, where the kernel would put one of its own. */
+static uint16_t identification_of(const struct sending *x, uint32_t i, bool numbered)
+{
+    if (x->raw)
+        return (uint16_t)(1 + (x->peer->id_next + i) % UINT16_MAX);
+    return numbered ? (uint16_t)i : 0;
+}
+
 static void write_icrcs(struct sending *x, uint32_t first, bool numbered)
 {
     const struct datagram_batch *b = x->batch;
@@ -231,7 +250,7 @@ static void write_icrcs(struct sending *x, uint32_t first, bool numbered)
         size_t len = segment_len(b, i) - ICRC_LEN;
 
         store_le32(bytes + len, icrc_compute(&x->peer->out, x->socket->port,
-                                             numbered ? (uint16_t)i : 0, bytes, len) ^
+                                             identification_of(x, i, numbered), bytes, len) ^
                                     (b->damaged ? FAULT_ICRC_DAMAGE : 0));
     }
 }
@@ -272,6 +291,7 @@ static void show_sent(struct sending *x, uint32_t first, uint32_t count, bool nu
                      .dst = b->path.dst,
                      .traffic_class = b->path.traffic_class,
                      .hop_limit = b->path.hop_limit ? b->path.hop_limit : HOP_LIMIT_DEFAULT,
+                     .flow_label = x->raw ? b->path.flow_label : 0,
                      .src_port = x->socket->port},
         .sent = true,
     };
@@ -279,7 +299,7 @@ static void show_sent(struct sending *x, uint32_t first, uint32_t count, bool nu
     for (uint32_t i = first; i < first + count; i++) {
         frame.datagram.bytes = b->buffer + i * b->segment_len;
         frame.datagram.len = segment_len(b, i);
-        frame.identification = numbered ? (uint16_t)i : 0;
+        frame.identification = identification_of(x, i, numbered);
         x->u->link.tap->see(x->u->link.tap, &frame);
     }
 }
@@ -311,16 +331,24 @@ static int send_at_once(struct sending *x)
 static int send_singly(struct sending *x, uint32_t first)
 {
     struct datagram_batch *b = x->batch;
-    struct iovec iov[SEND_SEGMENTS_MAX];
+    struct iovec iov[SEND_SEGMENTS_MAX][2];
     struct mmsghdr messages[SEND_SEGMENTS_MAX];
+    uint8_t headers[SEND_SEGMENTS_MAX][RAW_HEADERS_MAX];
     uint32_t bytes = 0;
     int sent;
 
     write_icrcs(x, first, false);
     for (uint32_t i = first; i < b->count; i++) {
-        iov[i].iov_base = b->buffer + i * b->segment_len;
-        iov[i].iov_len = segment_len(b, i);
-        messages[i] = (struct mmsghdr){.msg_hdr = message_of(x, &iov[i])};
+        iov[i][1] = (struct iovec){b->buffer + i * b->segment_len, segment_len(b, i)};
+        messages[i] = (struct mmsghdr){.msg_hdr = message_of(x, &iov[i][1])};
+        if (x->raw) {
+            uint16_t id = identification_of(x, i, false);
+
+            iov[i][0].iov_base = headers[i];
+            iov[i][0].iov_len = udp_raw_headers(b, id, segment_len(b, i), headers[i]);
+            messages[i].msg_hdr.msg_iov = iov[i];
+            messages[i].msg_hdr.msg_iovlen = 2;
+        }
     }
     sent = call_kernel(x, messages + first, b->count - first);
     for (uint32_t i = first; (int)(i - first) < sent; i++)
@@ -355,7 +383,7 @@ static void note_single(struct sending *x, int refused)
  */
 static int send_from(struct sending *x, uint32_t *first)
 {
-    bool is_batch = x->batch->count > 1 && *first == 0;
+    bool is_batch = x->batch->count > 1 && *first == 0 && !x->raw;
     int refused = 0;
 
     if (is_batch && !x->u->config.no_gso && !x->peer->gso_refused) {
@@ -406,6 +434,8 @@ static int send_and_charge(struct sending *x)
         return block(x, next);
     if (err)
         note_error(u, x->peer, -err, segment_len(x->batch, next));
+    if (x->raw)
+        x->peer->id_next = (uint16_t)((x->peer->id_next + x->batch->count) % UINT16_MAX);
     u->resume = 0;
     u->link.write_descriptor = -1;
     return 0;
@@ -427,16 +457,21 @@ int udp_send(struct link *link, struct datagram_batch *b)
     x.peer = peers_get(&u->peers, &b->path.src, &b->path.dst);
     x.name_len = 0;
     x.control_len = 0;
-    err = udp_pool_get(u, f, b, &x.socket);
+    x.raw = u->config.raw && udp_raw_sends(u, &b->path);
+    x.socket = &u->raw_sender[f];
+    x.socket->port = b->src_port;
+    err = x.raw ? 0 : udp_pool_get(u, f, b, &x.socket);
     if (err) {
         note_error(u, x.peer, -err, 0);
         return 0;
     }
-    if (send_socket_leads(u, x.socket, f, &b->path))
+    if (!x.raw && send_socket_leads(u, x.socket, f, &b->path))
         return send_and_charge(&x);
     if (f == FAMILY_IPV4)
         address_ipv4(&x);
     else
         address_ipv6(&x);
+    if (x.raw)
+        address_raw(&x);
     return send_and_charge(&x);
 }

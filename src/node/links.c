@@ -31,6 +31,7 @@ static struct udp_config udp_config_of(const struct settings *s)
         .no_gro = !s->gro,
         .no_bpf = !s->bpf,
         .no_guests = !s->guests,
+        .raw = s->raw,
         .send_sockets = (uint32_t)s->send_sockets,
         .receive_buffer = s->receive_buffer == SETTING_AUTO ? 0 : (uint32_t)s->receive_buffer,
     };

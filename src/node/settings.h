@@ -30,6 +30,7 @@ struct settings {
     bool gro;
     bool bpf;
     bool guests;
+    bool raw;
     bool stat;
     bool sysfs;
     uint64_t send_sockets;

@@ -346,6 +346,15 @@ FALLBACKS = [
         *perftests("ib_read_bw", "-s 65536 -n 50"), *perftests("ib_send_lat", "-s 2 -e"))
 ]
 
+# What is run with whole frames; cm_cases.py says where.
+RAW = [
+    *pingpongs("ibv_rc_pingpong", "-c -s 65536 -m 4096"),
+    *pingpongs("ibv_ud_pingpong", "-c"),
+    *perftests("ib_send_bw", "-s 65536 -n 500"), *perftests("ib_send_bw", "-s 10001 -n 200", family="ipv6"),
+    *perftests("ib_write_bw", "-b -q 4 -n 100"), *perftests("ib_write_bw", "-n 100", family="ipv6"),
+    *perftests("ib_read_bw", "-s 65536 -n 200"), *perftests("ib_read_bw", "-n 100", family="ipv6"),
+]
+
 # group: (place, cases) in the order in which they run
 GROUPS = {
     "faults": [("lo", FAULTS)],

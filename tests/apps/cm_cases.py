@@ -138,7 +138,15 @@ USERS = [
     *perftests("ib_write_bw", "-R -F -n 500"),
 ]
 
+# Whole frames on both sides, and on one.
+RAW = [
+    *cases.RAW,
+    *connected("rping", "-C 50 -V -v -S 1000", expect=rping, serve="-s -a {address} -p {port}",
+               connect="-c -a {address} -p {port}"),
+]
+
 GROUPS = {
+    "raw": [("raw", RAW), ("raw-client", RAW[::2]), ("raw-server", RAW[1::2])],
     "rdmacm": [("lo", CLEAN), ("pair", CLEAN + MULTICAST)],
     "rdmacm-faults": [("lo", rdmacm(LOSS))],
     "rsocket": [("lo", RSOCKET), ("pair", RSOCKET), ("lo", RSOCKET_FAULTS)],

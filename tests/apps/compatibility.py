@@ -95,6 +95,8 @@ def table():
     """{program: (what is run, the keys of its facts)} in the order of the page."""
     cases = {}
     for group, parts in run_apps.GROUPS.items():
+        if group == "raw":  # programs of other groups
+            continue
         for place, rows in parts:
             for case in rows:
                 program = case.program + (", " + case.partner if case.partner else "")

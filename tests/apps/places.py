@@ -50,12 +50,17 @@ def is_root():
     return os.geteuid() == 0
 
 
-def drop_words(user=NOBODY):
-    """Command words in front of a program: it dies with us, and root becomes an ordinary user."""
+def drop_words(user=NOBODY, capability=None):
+    """Command words in front of a program: it dies with us, and root becomes an ordinary user, with
+    one capability perhaps."""
     words = ["setpriv", "--pdeathsig", "KILL"]
     if is_root():
         words += ["--reuid", str(user), "--regid", str(user), "--clear-groups",
                   "--inh-caps", "-all", "--bounding-set", "-all"]
+    if is_root() and capability:
+        words[-1] += ",+" + capability
+        words[-3] += ",+" + capability
+        words += ["--ambient-caps", "+" + capability]
     return (*words, "--")
 
 
@@ -192,5 +197,30 @@ def guests(namespaces):
                              for host in (place.server, place.client)))
 
 
+RAW = (("UROCE_RAW", "on"),)  # root leaves programs with this the capability that it needs
+
+
+def raw(host):
+    return dataclasses.replace(host, env=RAW)
+
+
+def raw_pair(namespaces):
+    """Two hosts whose programs see whole frames."""
+    place = pair(namespaces, "raw")
+    return Place("raw", raw(place.server), raw(place.client))
+
+
+def raw_client(namespaces):
+    """One of them does."""
+    place = pair(namespaces, "raw-client")
+    return Place("raw-client", place.server, raw(place.client))
+
+
+def raw_server(namespaces):
+    place = pair(namespaces, "raw-server")
+    return Place("raw-server", raw(place.server), place.client)
+
+
 PLACES = {"lo": loopback, "interface": interface, "pair": pair, "pair1500": narrow_pair,
-          "users": users, "guests": guests}
+          "users": users, "guests": guests,
+          "raw": raw_pair, "raw-client": raw_client, "raw-server": raw_server}

@@ -126,7 +126,8 @@ class Runner:
 
     def start(self, host, words, env=(), user=None):
         full = {**os.environ, **PATIENCE, **self.extra, **dict(host.env), **dict(env)}
-        drop = places.drop_words(host.user if user is None else user)
+        drop = places.drop_words(host.user if user is None else user,
+                                 "net_raw" if full.get("UROCE_RAW") == "on" else None)
         return Process([*host.enter, *drop, self.uroce, "run", "--devices", host.netdev, "--",
                         *self.wrap, *words], full)
 

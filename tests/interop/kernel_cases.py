@@ -12,6 +12,7 @@ import sys
 
 import cases
 import cm_cases
+import places
 import programs
 import transfers
 
@@ -313,4 +314,14 @@ IDENTIFICATION = [
           mtus=(WIDE,), netem="corrupt 2%"),
 ]
 
-ROWS = [*RDMACM, *STREAMS, *VERBS, *DATA, *OPERATIONS, *lossy(), *IDENTIFICATION]
+# --- whole frames ---
+
+RAW = [
+    *rows("raw", verifying("--mtu 4096 -n 30 -s 20001 -q 2", expect=accepts_all,
+                           env=(*transfers.COUNTED, *places.RAW)), mtus=(WIDE,)),
+    *rows("raw", cases.perftests("ib_send_bw", "-n 50 -s 10001 -m 4096", env=places.RAW), mtus=(WIDE,)),
+    *rows("raw", cm_cases.connected("rping", "-C 5 -V -v -S 9999", env=places.RAW, **RPING),
+          mtus=(WIDE,), over_tcp=False),
+]
+
+ROWS = [*RDMACM, *STREAMS, *VERBS, *DATA, *OPERATIONS, *lossy(), *IDENTIFICATION, *RAW]

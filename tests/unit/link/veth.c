@@ -10,6 +10,7 @@
 #include <cmocka.h>
 
 #include <arpa/inet.h>
+#include <errno.h>
 #include <fcntl.h>
 #include <linux/ethtool.h>
 #include <linux/if_ether.h>
@@ -32,7 +33,9 @@
 
 static struct member near;
 static struct member far;
+static struct member other;
 static const struct udp_config plain;
+static const struct udp_config raw = {.raw = true};
 static int near_namespace;
 static int far_namespace;
 
@@ -117,11 +120,16 @@ static void make_hosts(void)
     await_way("fe80::2");
 }
 
-static void start(struct member *m, int namespace)
+static void start_with(struct member *m, int namespace, const struct udp_config *config)
 {
     setns(namespace, CLONE_NEWNET);
-    member_start(m, &plain);
+    member_start(m, config);
     setns(near_namespace, CLONE_NEWNET);
+}
+
+static void start(struct member *m, int namespace)
+{
+    start_with(m, namespace, &plain);
 }
 
 static int end_members(void **state)
@@ -131,6 +139,8 @@ static int end_members(void **state)
         member_kill(&near);
     if (far.pid > 0)
         member_kill(&far);
+    if (other.pid > 0)
+        member_kill(&other);
     return 0;
 }
 
@@ -307,6 +317,148 @@ static void a_smaller_mtu_is_counted(void **state)
     assert_int_equal(member_counters(&near).sent_datagrams, 0);
 }
 
+/* Whole frames on either side or both; what a plain sender gives a device to cut comes as one. */
+static void raw_frames_and_udp_payloads_understand_each_other(void **state)
+{
+    static const struct udp_config *const pairs[][2] = {
+        {&raw, &raw}, {&raw, &plain}, {&plain, &raw}};
+
+    for (size_t i = 0; i < sizeof(pairs) / sizeof(pairs[0]); i++) {
+        start_with(&near, near_namespace, pairs[i][0]);
+        start_with(&far, far_namespace, pairs[i][1]);
+        expect_arrival(path_ipv4());
+        expect_arrival(path_ipv6());
+        expect_arrival(path_link_local());
+        assert_int_equal(member_counters(&far).rcv_datagrams, 48); /* none of them twice */
+        assert_int_equal(member_counters(&near).sent_datagrams, 48);
+        assert_int_equal(member_counters(&near).gso_refused, 0);
+        end_members(state);
+    }
+}
+
+/* What leaves raw is what the wire has: no identification of the kernel's, and the port of the
+ * queue pair. */
+static void raw_packets_leave_as_they_were_made(void **state)
+{
+    struct shipment s = {.path = path_ipv4(), .count = 3, .len = 64, .src_port = 0xfedc};
+    int capture = open_capture();
+    uint8_t frame[2048];
+
+    (void)state;
+    start_with(&near, near_namespace, &raw);
+    start_with(&far, far_namespace, &raw);
+    s.slot = far.slot;
+    s.path.traffic_class = 0x6a;
+    s.path.hop_limit = 7;
+    assert_int_equal(member_send(&near, &s), 0);
+    member_await(&far, 3);
+    for (uint16_t i = 0; i < 3; i++) {
+        struct ip_header ip;
+        ssize_t len = recv(capture, frame, sizeof(frame), 0);
+
+        assert_true(len > 0);
+        assert_int_equal(ip_read(frame, (size_t)len, &ip), IP_FAULT_NONE);
+        assert_true(ip.checksum_good);
+        assert_true(ip.dont_fragment);
+        assert_int_equal(ip.identification, 1 + i);
+        assert_int_equal(ip.traffic_class, 0x6a);
+        assert_int_equal(ip.hop_limit, 7);
+        assert_int_equal(load_be16(frame + IPV4_LEN), 0xfedc);
+        assert_int_equal(load_le32(frame + len - ICRC_LEN),
+                         icrc_of_frame(frame, (size_t)len - ICRC_LEN, IPV4_LEN, true));
+        assert_int_equal(far.seen[i].src_port, 0xfedc);
+        assert_int_equal(far.seen[i].traffic_class, 0x6a);
+        assert_int_equal(far.seen[i].hop_limit, 7);
+    }
+    close(capture);
+}
+
+/* A packet to the far member, as a raw IP socket sends it; signed: for another identification. */
+static void send_forged(const struct gid *src, uint16_t identification, uint16_t signed_for)
+{
+    struct path path = path_ipv4();
+    struct sockaddr_in to = {.sin_family = AF_INET};
+    struct icrc_flow flow;
+    const struct ip_header ip = {
+        .ipv4 = true,
+        .src = *src,
+        .dst = path.dst,
+        .hop_limit = 64,
+        .protocol = IP_PROTOCOL_UDP,
+        .identification = identification,
+        .dont_fragment = true,
+        .payload_len = UDP_LEN + 64,
+    };
+    const struct udp_header udp = {
+        .src_port = 0xc000, .dst_port = ROCE_UDP_PORT, .len = UDP_LEN + 64};
+    uint8_t packet[IPV4_LEN + UDP_LEN + 64];
+    uint8_t *payload = packet + IPV4_LEN + UDP_LEN;
+    int fd = socket(AF_INET, SOCK_RAW, IPPROTO_RAW);
+
+    ip_write(&ip, packet);
+    udp_write(&udp, packet + IPV4_LEN);
+    fill_datagram(payload, 64, far.slot, 0);
+    icrc_flow_init(&flow, src, &path.dst);
+    store_le32(payload + 64 - ICRC_LEN,
+               icrc_compute(&flow, 0xc000, signed_for, payload, 64 - ICRC_LEN));
+    memcpy(&to.sin_addr, path.dst.bytes + 12, 4);
+    assert_int_equal(sendto(fd, packet, sizeof(packet), 0, (struct sockaddr *)&to, sizeof(to)),
+                     sizeof(packet));
+    close(fd);
+}
+
+/* The identification that a UDP socket does not show counts; so do addresses that cannot be. */
+static void what_only_whole_frames_show_is_checked(void **state)
+{
+    struct path path = path_ipv4();
+    struct gid group = gid_ipv4(0xe0000001);
+    struct link_counters c;
+
+    (void)state;
+    start_with(&far, far_namespace, &raw);
+    send_forged(&path.src, 17, 18);
+    send_forged(&path.dst, 17, 17); /* its own address */
+    send_forged(&group, 17, 17);
+    send_forged(&path.src, 17, 17);
+    member_await(&far, 1);
+    c = member_counters(&far);
+    assert_int_equal(c.icrc_error, 1);
+    assert_int_equal(c.raw_address, 2);
+    assert_int_equal(c.rcv_datagrams, 4);
+    assert_int_equal(far.seen_count, 1);
+}
+
+/* The next process that has the slot is not deaf for it. */
+static void a_slot_hears_again_after_a_raw_process(void **state)
+{
+    struct shipment s = {.path = path_ipv4(), .count = 1, .len = 64};
+    uint8_t slot;
+
+    (void)state;
+    start(&near, near_namespace);
+    start_with(&far, far_namespace, &raw);
+    slot = far.slot;
+    start_with(&other, far_namespace, &plain); /* keeps the group */
+    member_kill(&far);
+    start(&far, far_namespace);
+    assert_int_equal(far.slot, slot);
+    s.slot = slot;
+    assert_int_equal(member_send(&near, &s), 0);
+    member_await(&far, 1);
+}
+
+static void without_the_capability_it_says_so(void **state)
+{
+    (void)state;
+    setns(far_namespace, CLONE_NEWNET);
+    member_begin(&far, &raw, 65534);
+    member_opened(&far);
+    setns(near_namespace, CLONE_NEWNET);
+    assert_int_equal(far.err, -EPERM);
+    assert_string_equal(far.sentence, "UROCE_RAW: sockets for whole packets need CAP_NET_RAW, "
+                                      "which this process does not have");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -315,6 +467,11 @@ int main(void)
         cmocka_unit_test_teardown(the_icrc_covers_the_identification_on_the_wire, end_members),
         cmocka_unit_test_teardown(nobody_listening_is_noticed_and_harms_nobody, end_members),
         cmocka_unit_test_teardown(a_smaller_mtu_is_counted, end_members),
+        cmocka_unit_test_teardown(raw_frames_and_udp_payloads_understand_each_other, end_members),
+        cmocka_unit_test_teardown(raw_packets_leave_as_they_were_made, end_members),
+        cmocka_unit_test_teardown(what_only_whole_frames_show_is_checked, end_members),
+        cmocka_unit_test_teardown(a_slot_hears_again_after_a_raw_process, end_members),
+        cmocka_unit_test_teardown(without_the_capability_it_says_so, end_members),
     };
 
     make_hosts();

@@ -103,6 +103,7 @@ static void good_values_are_taken(void **state)
     assert_false(with("UROCE_GSO", "off").gso);
     assert_false(with("UROCE_GRO", "No").gro);
     assert_false(with("UROCE_BPF", "0").bpf);
+    assert_true(with("UROCE_RAW", "on").raw);
     assert_false(with("UROCE_GUESTS", "off").guests);
     assert_int_equal(with("UROCE_LOG", "debug").log_level, LOG_LEVEL_DEBUG);
     assert_int_equal(with("UROCE_SEND_SOCKETS", "64").send_sockets, 64);
