@@ -226,7 +226,9 @@ static void add_pid(struct stat_command *c, const char *word, const struct argp_
     unsigned long pid = strtoul(word, &end, 10);
 
     if (*word < '0' || *word > '9' || *end != '\0' || pid == 0 || pid > INT32_MAX)
-        argp_error(state, "'%s' is not the number of a process", word);
+        argp_error(state,
+                   "'%s' is not the number of a process; seconds stand with their option: -w2",
+                   word);
     if (c->pid_count == PIDS_MAX)
         argp_error(state, "more than %u processes", PIDS_MAX);
     c->pids[c->pid_count++] = (uint32_t)pid;

@@ -171,12 +171,12 @@ static void print_qp(const struct stat_qp *qp)
     char peer[STAT_ADDRESS_SIZE];
 
     stat_address(&qp->dst, peer);
-    printf("    0x%06x  %-3s %-5s", qp->qpn, service_name((enum service)qp->service),
+    printf("    0x%06x  %-3s %-5s  ", qp->qpn, service_name((enum service)qp->service),
            stat_state_name(qp->state));
     if (qp->dest_qpn != 0)
-        printf("  to 0x%06x at %s, psn %u, acknowledged to %u, expects %u", qp->dest_qpn, peer,
+        printf("to 0x%06x at %s, psn %u, acknowledged to %u, expects %u, ", qp->dest_qpn, peer,
                qp->sq_psn, qp->una_psn, qp->epsn);
-    printf(", sent %" PRIu64 ", received %" PRIu64 "\n", qp->counters.sent_packets,
+    printf("sent %" PRIu64 ", received %" PRIu64 "\n", qp->counters.sent_packets,
            qp->counters.rcv_packets);
 }
 
