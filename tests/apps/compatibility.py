@@ -42,6 +42,7 @@ PROGRAMS = {
     "iperf3": ("iperf3", "`LD_PRELOAD` of librspreload.so"),
     "tgtd": ("tgt", "`tgtadm --lld iser`, and the initiator's name (`-Q`); libiscsi connects once in a process"),
     "openssl": ("openssl", "`LD_PRELOAD` of librspreload.so"),
+    "udpong": ("rdmacm-utils", "`-b` for the server, which is at ::1 otherwise; on a busy machine its default run does not end, over kernel sockets (`-T s`) either: its client sends late answers again, and these are never used up; `-C` for a short run"),
     "": ("rdmacm-utils", ""),
 }
 
