@@ -18,7 +18,9 @@
 #include "verbs/event_fd.h"
 
 #define UDP_LOOK_EVERY 16u /* datagrams of queue pairs, while there are some */
-#define LINGER_NS UINT64_C(100000000)
+#define NS_PER_S UINT64_C(1000000000)
+#define NS_PER_US UINT64_C(1000)
+#define LINGER_NS (NS_PER_S / 10)
 #define QUEUE_MAX 0xfffeu
 
 static const struct socket_ops datagram_ops;
@@ -244,16 +246,29 @@ static bool look(struct datagram_socket *d)
 
 /* --- calls: data --- */
 
+/* When a call that begins now has waited long enough. */
+static uint64_t deadline_in(uint64_t ns)
+{
+    return ns == 0 ? SOCKET_NEVER : socket_now() + ns;
+}
+
+/* Until something may have happened; -EAGAIN: the call waits no longer. 0 or a negative errno. */
+static int wait_until(struct datagram_socket *d, int flags, uint64_t deadline)
+{
+    if (socket_nonblocking(&d->socket, flags) ||
+        (deadline != SOCKET_NEVER && socket_now() >= deadline))
+        return -EAGAIN;
+    return socket_wait(&d->socket, deadline);
+}
+
 /* 0 or a negative errno. */
 static int wait_for_slot(struct datagram_socket *d, struct datagram_qp *q, int flags)
 {
+    const uint64_t deadline = deadline_in(d->send_wait_ns);
     int result = 0;
 
-    while (result == 0 && !datagram_qp_can_send(q)) {
-        if (socket_nonblocking(&d->socket, flags))
-            return -EAGAIN;
-        result = socket_wait(&d->socket, SOCKET_NEVER);
-    }
+    while (result == 0 && !datagram_qp_can_send(q))
+        result = wait_until(d, flags, deadline);
     return result;
 }
 
@@ -345,17 +360,13 @@ static ssize_t take_next(struct datagram_socket *d, struct transfer *x)
 static ssize_t datagram_receive(struct rsock *s, struct transfer *x)
 {
     struct datagram_socket *d = datagram_of(s);
+    uint64_t deadline;
     ssize_t result = 0;
 
     pthread_mutex_lock(&s->lock);
-    while (result == 0 && !look(d)) {
-        if (s->closed)
-            result = -EBADF;
-        else if (socket_nonblocking(s, x->flags))
-            result = -EAGAIN;
-        else
-            result = socket_wait(s, SOCKET_NEVER);
-    }
+    deadline = deadline_in(d->receive_wait_ns);
+    while (result == 0 && !look(d))
+        result = s->closed ? -EBADF : wait_until(d, x->flags, deadline);
     if (result == 0) {
         result = take_next(d, x);
         if ((x->flags & MSG_PEEK) == 0)
@@ -456,6 +467,23 @@ static int set_rdma(struct datagram_socket *d, int name, int value)
     return 0;
 }
 
+/* What the kernel's socket has of them is how long ours waits; 0: for ever. */
+static uint64_t waits_ns(const struct datagram_socket *d, int name)
+{
+    struct timeval most = {0};
+    socklen_t len = sizeof(most);
+
+    if (getsockopt(d->udp, SOL_SOCKET, name, &most, &len) != 0)
+        return 0;
+    return (uint64_t)most.tv_sec * NS_PER_S + (uint64_t)most.tv_usec * NS_PER_US;
+}
+
+static void note_waits(struct datagram_socket *d)
+{
+    d->receive_wait_ns = waits_ns(d, SO_RCVTIMEO);
+    d->send_wait_ns = waits_ns(d, SO_SNDTIMEO);
+}
+
 static int datagram_set_option(struct rsock *s, int level, int name, const void *value,
                                socklen_t len)
 {
@@ -469,6 +497,8 @@ static int datagram_set_option(struct rsock *s, int level, int name, const void 
         result = set_rdma(d, name, number);
     else if (setsockopt(d->udp, level, name, value, len) != 0)
         result = -errno;
+    if (result == 0 && level == SOL_SOCKET)
+        note_waits(d);
     if (result == 0 && level == SOL_SOCKET && d->qp_count == 0 && number > 0) {
         if (name == SO_RCVBUF)
             d->receive_size = socket_buffer_size((uint64_t)number * 2);

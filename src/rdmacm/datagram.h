@@ -64,6 +64,10 @@ struct datagram_socket {
     uint32_t receive_queue;
     uint32_t inline_len;
 
+    /* SO_RCVTIMEO, SO_SNDTIMEO; 0: for ever */
+    uint64_t receive_wait_ns;
+    uint64_t send_wait_ns;
+
     int wake_fd;
     uint32_t kicks;
     bool connected;

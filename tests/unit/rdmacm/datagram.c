@@ -7,6 +7,7 @@
 #include <poll.h>
 #include <pthread.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "rdmacm/datagram_wire.h"
@@ -360,6 +361,35 @@ static void what_streams_do_datagrams_do_not(void **state)
     expect_errno(rshutdown(t->server, SHUT_RD), ENOTCONN);
 }
 
+static uint64_t now_us(void)
+{
+    struct timespec t;
+
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (uint64_t)t.tv_sec * 1000000 + (uint64_t)t.tv_nsec / 1000;
+}
+
+/* socket(7). A busy machine may be late, and is never early. */
+static void who_waits_with_a_limit_waits_so_long(void **state)
+{
+    struct two *t = *state;
+    const struct timeval most = {.tv_usec = 20000};
+    const uint64_t before = now_us();
+    struct timeval got = {0};
+    socklen_t len = sizeof(got);
+    struct sockaddr_in client;
+    char byte;
+
+    set_waiting(t->server, true);
+    assert_int_equal(rsetsockopt(t->server, SOL_SOCKET, SO_RCVTIMEO, &most, sizeof(most)), 0);
+    assert_int_equal(rgetsockopt(t->server, SOL_SOCKET, SO_RCVTIMEO, &got, &len), 0);
+    assert_in_range(got.tv_usec, 20000, 30000); /* whole ticks of the kernel's */
+    expect_errno(rrecv(t->server, &byte, 1, 0), EAGAIN);
+    assert_true(now_us() - before >= 20000);
+    expect_errno(rrecv(t->server, &byte, 1, MSG_DONTWAIT), EAGAIN);
+    meet(t, &client);
+}
+
 int main(void)
 {
 #define CASE(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
@@ -376,6 +406,7 @@ int main(void)
         CASE(what_has_no_header_between_queue_pairs_is_dropped),
         CASE(headers_are_as_the_distributions),
         CASE(what_streams_do_datagrams_do_not),
+        CASE(who_waits_with_a_limit_waits_so_long),
     };
 
     enter_namespace();
