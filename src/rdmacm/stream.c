@@ -12,6 +12,7 @@
 #include <infiniband/verbs.h>
 
 #include "base/log.h"
+#include "rdmacm/address.h"
 
 /* What a work request was: in its ID above the bytes of the send buffer that it gives back. */
 #define WR_DATA (UINT64_C(1) << 32)
@@ -21,7 +22,9 @@
 #define INLINE_MAX 256u /* gathered on the stack */
 /*
  * With TCP the kernel says good-bye for a process that is killed. Over RDMA nobody does: who waits
- * for a peer asks it now and then.
+ * for a peer of another host asks it now and then. For one at our own address the connection
+ * manager of whoever lives there refuses reminders, ourselves if nobody else; to ask it would only
+ * end connections with a process that is stopped for a while.
  */
 #define PROBE_NS UINT64_C(2000000000)
 #define SEND_LOW 2048u /* room in the send buffer below which it is not worth while */
@@ -307,12 +310,20 @@ int stream_post_control(struct stream *t, enum stream_control control)
     return post_message(t, stream_immediate(STREAM_CONTROL, control), NULL);
 }
 
+static bool is_probed(const struct stream *t)
+{
+    struct endpoint own, peer;
+
+    return t->state == STREAM_CONNECTED && endpoint_read(rdma_get_local_addr(t->id), &own) &&
+           endpoint_read(rdma_get_peer_addr(t->id), &peer) && !gid_equal(&own.gid, &peer.gid);
+}
+
 /* A write of nothing: the peer sees none of it, but its adapter answers, or nobody does. */
 void stream_probe(struct stream *t)
 {
     struct ibv_send_wr wr = {.wr_id = WR_CONTROL, .opcode = IBV_WR_RDMA_WRITE};
 
-    if (t->state != STREAM_CONNECTED || t->control_slots == 0 || socket_now() < t->probe_ns)
+    if (!is_probed(t) || t->control_slots == 0 || socket_now() < t->probe_ns)
         return;
     t->probe_ns = socket_now() + PROBE_NS;
     t->control_slots--;
@@ -321,7 +332,7 @@ void stream_probe(struct stream *t)
 
 int stream_wait(struct stream *t)
 {
-    return socket_wait(&t->socket, t->state == STREAM_CONNECTED ? t->probe_ns : SOCKET_NEVER);
+    return socket_wait(&t->socket, is_probed(t) ? t->probe_ns : SOCKET_NEVER);
 }
 
 /* --- what the peer may send --- */

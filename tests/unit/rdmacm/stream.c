@@ -316,22 +316,62 @@ static void wait_for_death(int socket)
         pause();
 }
 
-static void a_peer_that_is_killed_is_noticed_by_who_waits(void **state)
+static void answer_each(int socket)
+{
+    char c;
+
+    while (rrecv(socket, &c, 1, 0) == 1 && rsend(socket, &c, 1, 0) == 1)
+        ;
+}
+
+/* Nothing is on its way afterwards, not even an acknowledgement. */
+static void expect_answer(int socket)
+{
+    char c = 0;
+
+    assert_int_equal(rsend(socket, "x", 1, 0), 1);
+    receive_fully(socket, &c, 1);
+    assert_int_equal(c, 'x');
+}
+
+/* Longer than its queue pair would be asked in vain. */
+static void one_that_is_stopped_is_waited_for(int socket, pid_t pid)
+{
+    struct pollfd p = {socket, POLLIN, 0};
+
+    assert_int_equal(rpoll(&p, 1, 3000), 0);
+    kill(pid, SIGCONT);
+    expect_answer(socket);
+    kill(pid, SIGKILL);
+    assert_int_equal(waitpid(pid, NULL, 0), pid);
+    assert_int_equal(rclose(socket), 0);
+}
+
+static void
+a_peer_that_is_killed_is_noticed_by_who_waits_and_one_that_is_stopped_lives(void **state)
 {
     struct streams *s = *state;
+    const pid_t stopped_pid = start_peer(answer_each);
+    const int stopped = accept_peer(s->listener);
     const pid_t pid = start_peer(wait_for_death);
     const int socket = accept_peer(s->listener);
+    struct pollfd p[] = {{socket, POLLIN, 0}, {stopped, POLLIN, 0}};
     char c;
 
     expect_poll(socket, POLLOUT);
-    set_waiting(socket, true);
+    expect_answer(stopped);
+    kill(stopped_pid, SIGSTOP);
     kill(pid, SIGKILL);
     assert_int_equal(waitpid(pid, NULL, 0), pid);
+    assert_int_equal(rpoll(p, 2, -1), 1);
+    assert_int_equal(p[1].revents, 0);
+    set_waiting(socket, true);
     assert_int_equal(rrecv(socket, &c, 1, 0), -1);
     assert_true(errno == ECONNRESET || errno == ETIMEDOUT);
     assert_true((poll_now(socket) & POLLHUP) != 0);
     assert_int_equal(rrecv(socket, &c, 1, 0), 0);
     assert_int_equal(rclose(socket), 0);
+    one_that_is_stopped_is_waited_for(stopped, stopped_pid);
 }
 
 static void say_and_end(int socket)
@@ -629,7 +669,7 @@ int main(void)
         CASE(who_shuts_reading_gets_nothing_and_hinders_nobody),
         CASE(shutting_down_wakes_who_reads),
         CASE(a_descriptor_that_was_closed_is_none),
-        CASE(a_peer_that_is_killed_is_noticed_by_who_waits),
+        CASE(a_peer_that_is_killed_is_noticed_by_who_waits_and_one_that_is_stopped_lives),
         CASE(a_process_that_ends_without_closing_ends_its_streams),
         CASE(a_child_can_only_close_what_its_parent_had),
         CASE(nobody_at_a_port_is_said_once),
