@@ -406,6 +406,8 @@ static void begin(void)
     f.context.ops.post_recv = post_recv;
     f.context.ops.poll_cq = poll_cq;
     f.id.verbs = &f.context;
+    f.id.route.addr.src_sin.sin_family = AF_INET; /* another address than the peer's: it is asked */
+    f.id.route.addr.dst_sin = (struct sockaddr_in){.sin_family = AF_INET, .sin_addr = {1}};
     f.t.id = &f.id;
     f.t.socket.fd = FD;
     f.t.socket.type = SOCK_STREAM;
