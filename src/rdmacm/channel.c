@@ -44,15 +44,37 @@ EXPORT struct rdma_event_channel *rdma_create_event_channel(void)
     return NULL;
 }
 
+/*
+ * Programs (rping) destroy a channel that a thread of theirs waits for: with a kernel it sleeps on,
+ * and nothing here happens so slowly that one which only is about to wait gets there in time.
+ * So the newest that are gone can still be told from others.
+ */
+static void bury(struct channel_handle *c)
+{
+    static struct channel_handle *newest[16];
+    static unsigned place;
+    struct channel_handle *oldest;
+
+    pthread_mutex_lock(&lock);
+    oldest = newest[place];
+    newest[place] = c;
+    place = (place + 1) % (sizeof(newest) / sizeof(newest[0]));
+    pthread_mutex_unlock(&lock);
+    free(oldest);
+}
+
 EXPORT void rdma_destroy_event_channel(struct rdma_event_channel *channel)
 {
     struct channel_handle *c = channel_of(channel);
     struct list *link;
+    int fd = channel->fd;
 
     while ((link = list_pop_head(&c->events)) != NULL)
         free(LIST_ENTRY(link, struct event_handle, link));
-    close(channel->fd);
-    free(c);
+    atomic_store(&c->gone, true);
+    channel->fd = -1;
+    close(fd);
+    bury(c);
 }
 
 /* --- in --- */
@@ -174,8 +196,11 @@ EXPORT int rdma_get_cm_event(struct rdma_event_channel *channel, struct rdma_cm_
         struct event_handle *e;
 
         process_before_sleep();
-        if (event_fd_wait(channel->fd) != 0)
+        if (event_fd_wait(channel->fd) != 0) {
+            while (atomic_load(&channel_of(channel)->gone))
+                pause();
             return -1;
+        }
         e = take(channel);
         if (e == NULL)
             continue;

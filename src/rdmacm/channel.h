@@ -8,6 +8,7 @@
 #define UROCE_RDMACM_CHANNEL_H
 
 #include <rdma/rdma_cma.h>
+#include <stdatomic.h>
 #include <stdint.h>
 
 #include "base/list.h"
@@ -19,6 +20,7 @@ struct membership;
 struct channel_handle {
     struct rdma_event_channel rdma;
     struct list events; /* of struct event_handle; under the lock */
+    atomic_bool gone;   /* destroyed: who asks for its events sleeps */
 };
 
 struct event_handle {

@@ -5,8 +5,10 @@
 #include <arpa/inet.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 struct bench {
     struct rdma_event_channel *channel;
@@ -180,6 +182,32 @@ static void events_that_wait_go_along_to_another_channel(void **state)
     rdma_destroy_event_channel(to);
 }
 
+static void *wait_for_event(void *channel)
+{
+    struct rdma_cm_event *event;
+
+    rdma_get_cm_event(channel, &event);
+    return NULL;
+}
+
+static void who_comes_to_wait_for_a_channel_that_is_gone_sleeps_as_one_who_waited(void **state)
+{
+    struct rdma_event_channel *channel = rdma_create_event_channel();
+    struct timespec until;
+    pthread_t thread;
+    void *result;
+
+    (void)state;
+    rdma_destroy_event_channel(channel);
+    assert_int_equal(pthread_create(&thread, NULL, wait_for_event, channel), 0);
+    clock_gettime(CLOCK_REALTIME, &until);
+    until.tv_sec += 1;
+    assert_int_equal(pthread_timedjoin_np(thread, NULL, &until), ETIMEDOUT);
+    assert_int_equal(pthread_cancel(thread), 0);
+    assert_int_equal(pthread_join(thread, &result), 0);
+    assert_ptr_equal(result, PTHREAD_CANCELED);
+}
+
 static void unknown_options_are_refused(void **state)
 {
     struct bench *b = *state;
@@ -223,6 +251,7 @@ int main(void)
         CASE(resolving_fills_in_addresses_and_the_path),
         CASE(a_channel_is_readable_when_an_event_is_there),
         CASE(events_that_wait_go_along_to_another_channel),
+        CASE(who_comes_to_wait_for_a_channel_that_is_gone_sleeps_as_one_who_waited),
         CASE(unknown_options_are_refused),
         CASE(beside_other_devices_the_loopback_address_has_none),
     };
