@@ -5,6 +5,7 @@
  * RDMA CM there (uroce, the kernel's stack, an adapter) answers.
  */
 #include "cli/command.h"
+#include "link/socket_address.h"
 #include "node/device.h"
 #include "node/node.h"
 
@@ -64,17 +65,6 @@ static void on_event(const struct cm_event *event)
         return; /* it is full, so readable */
 }
 
-static struct gid gid_of(const struct sockaddr_storage *a)
-{
-    struct gid gid = {.bytes = {[10] = 0xff, [11] = 0xff}};
-
-    if (a->ss_family == AF_INET)
-        memcpy(gid.bytes + 12, &((const struct sockaddr_in *)(const void *)a)->sin_addr, 4);
-    else
-        memcpy(gid.bytes, &((const struct sockaddr_in6 *)(const void *)a)->sin6_addr, 16);
-    return gid;
-}
-
 /* The address that packets to there would leave from: the kernel's own choice. */
 static int find_path(const struct addrinfo *to, struct path *out)
 {
@@ -91,8 +81,8 @@ static int find_path(const struct addrinfo *to, struct path *out)
     close(fd);
     if (result != 0)
         return result;
-    out->src = gid_of(&from);
-    out->dst = gid_of((const struct sockaddr_storage *)(const void *)to->ai_addr);
+    gid_from_socket_address((const struct sockaddr *)&from, &out->src);
+    gid_from_socket_address(to->ai_addr, &out->dst);
     if (to->ai_family == AF_INET6)
         out->scope_id = ((const struct sockaddr_in6 *)(const void *)to->ai_addr)->sin6_scope_id;
     out->hop_limit = HOP_LIMIT;

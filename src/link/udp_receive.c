@@ -77,12 +77,6 @@ int udp_receive_prepare(struct udp *u)
 
 /* Control messages. */
 
-static void set_ipv4(struct gid *g, const void *address)
-{
-    *g = (struct gid){.bytes = {[10] = 0xff, [11] = 0xff}};
-    memcpy(g->bytes + 12, address, 4);
-}
-
 static int read_int(const struct cmsghdr *c)
 {
     int value = 0;
@@ -99,7 +93,7 @@ static void read_ipv4(const struct cmsghdr *c, struct arrival *a, struct facts *
     switch (c->cmsg_type) {
     case IP_PKTINFO:
         memcpy(&info, CMSG_DATA(c), sizeof(info));
-        set_ipv4(&a->dst, &info.ipi_addr);
+        a->dst = gid_from_ipv4(&info.ipi_addr);
         a->scope_id = (uint32_t)info.ipi_ifindex;
         a->on_loopback = info.ipi_ifindex == LOOPBACK_IFINDEX;
         f->has_dst = true;
@@ -187,7 +181,7 @@ static void read_name(const struct sockaddr_storage *name, struct arrival *a)
     if (name->ss_family == AF_INET) {
         const struct sockaddr_in *in = (const struct sockaddr_in *)(const void *)name;
 
-        set_ipv4(&a->src, &in->sin_addr);
+        a->src = gid_from_ipv4(&in->sin_addr);
         a->src_port = ntohs(in->sin_port);
     } else {
         const struct sockaddr_in6 *in6 = (const struct sockaddr_in6 *)(const void *)name;

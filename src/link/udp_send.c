@@ -16,6 +16,7 @@
 
 #include "base/bytes.h"
 #include "base/log.h"
+#include "link/socket_address.h"
 #include "wire/ip.h"
 #include "wire/packet.h"
 
@@ -101,17 +102,6 @@ static void note_error(struct udp *u, struct peer *p, int err, size_t len)
     }
 }
 
-static bool gid_from_name(const struct sockaddr_storage *name, struct gid *out)
-{
-    if (name->ss_family == AF_INET) {
-        *out = (struct gid){.bytes = {[10] = 0xff, [11] = 0xff}};
-        memcpy(out->bytes + 12, &((const struct sockaddr_in *)(const void *)name)->sin_addr, 4);
-        return true;
-    }
-    memcpy(out->bytes, &((const struct sockaddr_in6 *)(const void *)name)->sin6_addr, 16);
-    return name->ss_family == AF_INET6;
-}
-
 static const struct sock_extended_err *find_error(struct msghdr *m)
 {
     for (struct cmsghdr *c = CMSG_FIRSTHDR(m); c; c = CMSG_NXTHDR(m, c)) {
@@ -147,7 +137,8 @@ static uint32_t settle_errors(struct sending *x)
         if (recvmsg(x->socket->fd, &m, MSG_ERRQUEUE | MSG_DONTWAIT) < 0)
             break;
         e = find_error(&m);
-        if (!e || e->ee_origin == SO_EE_ORIGIN_LOCAL || !gid_from_name(&name, &to))
+        if (!e || e->ee_origin == SO_EE_ORIGIN_LOCAL ||
+            !gid_from_socket_address((const struct sockaddr *)&name, &to))
             continue;
         note_error(x->u, peers_get(&x->u->peers, &x->batch->path.src, &to), (int)e->ee_errno, 0);
         count++;

@@ -18,16 +18,14 @@ bool endpoint_read(const struct sockaddr *address, struct endpoint *out)
     if (address->sa_family == AF_INET) {
         const struct sockaddr_in *in = (const struct sockaddr_in *)(const void *)address;
 
-        out->gid.bytes[10] = 0xff;
-        out->gid.bytes[11] = 0xff;
-        memcpy(out->gid.bytes + 12, &in->sin_addr, 4);
+        out->gid = gid_from_ipv4(&in->sin_addr);
         out->port = ntohs(in->sin_port);
         return true;
     }
     if (address->sa_family == AF_INET6) {
         const struct sockaddr_in6 *in6 = (const struct sockaddr_in6 *)(const void *)address;
 
-        memcpy(out->gid.bytes, &in6->sin6_addr, sizeof(out->gid.bytes));
+        out->gid = gid_from_ipv6(&in6->sin6_addr);
         out->scope_id = in6->sin6_scope_id;
         out->port = ntohs(in6->sin6_port);
         return true;

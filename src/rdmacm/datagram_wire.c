@@ -13,18 +13,12 @@
 
 static struct endpoint ipv4(const uint8_t *address)
 {
-    struct endpoint e = {.family = AF_INET, .gid = {{[10] = 0xff, [11] = 0xff}}};
-
-    memcpy(e.gid.bytes + IPV4_AT, address, 4);
-    return e;
+    return (struct endpoint){.family = AF_INET, .gid = gid_from_ipv4(address)};
 }
 
 static struct endpoint ipv6(const uint8_t *address)
 {
-    struct endpoint e = {.family = AF_INET6};
-
-    memcpy(e.gid.bytes, address, sizeof(e.gid.bytes));
-    return e;
+    return (struct endpoint){.family = AF_INET6, .gid = gid_from_ipv6(address)};
 }
 
 size_t datagram_header_write(const struct endpoint *source, uint8_t out[DATAGRAM_HEADER_MAX])

@@ -555,13 +555,9 @@ static const struct subject_ops ops = {
 
 static struct gid gid_of(const struct sockaddr_storage *a)
 {
-    struct gid gid = {.bytes = {[10] = 0xff, [11] = 0xff}};
-
     if (a->ss_family == AF_INET)
-        memcpy(gid.bytes + 12, &((const struct sockaddr_in *)(const void *)a)->sin_addr, 4);
-    else
-        memcpy(gid.bytes, &((const struct sockaddr_in6 *)(const void *)a)->sin6_addr, 16);
-    return gid;
+        return gid_from_ipv4(&((const struct sockaddr_in *)(const void *)a)->sin_addr);
+    return gid_from_ipv6(&((const struct sockaddr_in6 *)(const void *)a)->sin6_addr);
 }
 
 /* Writes IPv4 addresses that came as IPv6 ones as what they are. */

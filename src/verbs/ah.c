@@ -141,12 +141,6 @@ static bool is_ipv4_area(const uint8_t *area)
     return ipv4[0] == 0x45 && ipv4_checksum_good(ipv4);
 }
 
-static void map_ipv4(const uint8_t *address, struct gid *out)
-{
-    *out = (struct gid){.bytes = {[10] = 0xff, [11] = 0xff}};
-    memcpy(out->bytes + 12, address, 4);
-}
-
 /* The headers' fields that a reply needs, in the engine's form. False for neither IPv4 nor IPv6. */
 static bool read_area(const uint8_t *area, struct path *out)
 {
@@ -154,8 +148,8 @@ static bool read_area(const uint8_t *area, struct path *out)
 
     *out = (struct path){0};
     if (is_ipv4_area(area)) {
-        map_ipv4(ipv4 + 12, &out->src);
-        map_ipv4(ipv4 + 16, &out->dst);
+        out->src = gid_from_ipv4(ipv4 + 12);
+        out->dst = gid_from_ipv4(ipv4 + 16);
         out->traffic_class = ipv4[1];
         out->hop_limit = ipv4[8];
         return true;

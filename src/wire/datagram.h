@@ -17,6 +17,24 @@ struct gid {
     uint8_t bytes[16];
 };
 
+/* From 4 bytes in network order. */
+static inline struct gid gid_from_ipv4(const void *address)
+{
+    struct gid gid = {.bytes = {[10] = 0xff, [11] = 0xff}};
+
+    memcpy(gid.bytes + 12, address, 4);
+    return gid;
+}
+
+/* From 16 bytes in network order. */
+static inline struct gid gid_from_ipv6(const void *address)
+{
+    struct gid gid;
+
+    memcpy(gid.bytes, address, sizeof(gid.bytes));
+    return gid;
+}
+
 static inline bool gid_equal(const struct gid *a, const struct gid *b)
 {
     return memcmp(a->bytes, b->bytes, sizeof(a->bytes)) == 0;

@@ -46,22 +46,6 @@ static uint16_t fold(uint64_t sum)
     return (uint16_t)sum;
 }
 
-static struct gid gid_from_ipv4(const uint8_t *address)
-{
-    struct gid gid = {.bytes = {[10] = 0xff, [11] = 0xff}};
-
-    memcpy(gid.bytes + 12, address, 4);
-    return gid;
-}
-
-static struct gid gid_from_ipv6(const uint8_t *address)
-{
-    struct gid gid;
-
-    memcpy(gid.bytes, address, sizeof(gid.bytes));
-    return gid;
-}
-
 static enum ip_fault ipv4_read(const uint8_t *bytes, size_t len, struct ip_header *out)
 {
     size_t header_len = (size_t)4 * (bytes[0] & 0xfu);
