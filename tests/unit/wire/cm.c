@@ -54,10 +54,11 @@ static void each_bit_of_each_field_survives_alone(void **state)
 
         for (size_t i = 0; i < count; i++) {
             for (unsigned bit = 0; bit < field[i].bits; bit++) {
-                struct cm_message in = {.kind = (enum cm_kind)kind};
-                struct cm_message out;
+                struct cm_message in, out;
                 uint8_t mad[MAD_LEN];
 
+                memset(&in, 0, sizeof(in)); /* the padding as well, which is compared */
+                in.kind = (enum cm_kind)kind;
                 set_bit(&in, &field[i], bit);
                 if (in.info_len > CM_INFO_MAX)
                     continue;
@@ -90,10 +91,11 @@ static void private_data_fills_the_rest_of_the_message(void **state)
 
     (void)state;
     for (unsigned kind = 0; kind < CM_KIND_COUNT; kind++) {
-        struct cm_message in = {.kind = (enum cm_kind)kind};
-        struct cm_message out;
+        struct cm_message in, out;
         uint8_t mad[MAD_LEN];
 
+        memset(&in, 0, sizeof(in));
+        in.kind = (enum cm_kind)kind;
         assert_int_equal(cm_private_len(kind), lens[kind]);
         memset(in.private_data, 0x5a, lens[kind]);
         cm_write(&in, mad);
