@@ -31,8 +31,9 @@
 
 /* As env(1) and nohup(1) have them. */
 enum run_status {
-    STATUS_CANNOT_WORK = 125, /* something that uroce needs is not there */
-    STATUS_CANNOT_RUN = 126,  /* the program is there, and cannot be run this way */
+    STATUS_NOT_UNDERSTOOD = 2, /* the command line, or a setting in the environment */
+    STATUS_CANNOT_WORK = 125,  /* something that uroce needs is not there */
+    STATUS_CANNOT_RUN = 126,   /* the program is there, and cannot be run this way */
     STATUS_NOT_FOUND = 127,
 };
 
@@ -42,13 +43,24 @@ enum {
     KEY_RECORD_FILES,
 };
 
+/* Options that are settings: what they give goes into the variable of that name. */
+static const struct setting_option {
+    int key;
+    const char *name;
+    const char *variable;
+} setting_options[] = {
+    {'d', "--devices", "UROCE_DEVICES"},
+    {'f', "--fault", "UROCE_FAULT"},
+    {'r', "--record", "UROCE_RECORD"},
+    {KEY_RECORD_LIMIT, "--record-limit", "UROCE_RECORD_LIMIT"},
+    {KEY_RECORD_FILES, "--record-files", "UROCE_RECORD_FILES"},
+};
+
+#define SETTING_OPTION_COUNT (sizeof(setting_options) / sizeof(setting_options[0]))
+
 struct run_options {
-    const char *devices; /* value for UROCE_DEVICES; NULL: leave it */
-    const char *faults;  /* value for UROCE_FAULT; NULL: leave it */
-    const char *record;  /* of UROCE_RECORD, and so on */
-    const char *record_limit;
-    const char *record_files;
-    unsigned verbose; /* how often -v was given */
+    const char *given[SETTING_OPTION_COUNT]; /* the values of setting_options; NULL: none */
+    unsigned verbose;                        /* how often -v was given */
     bool dry_run;
     char **program; /* words of the command line from the program on */
 };
@@ -228,17 +240,114 @@ static int library_path_prepend(const char *folder)
     return error;
 }
 
-/* Rules with a mistake would stop each device from opening: better here, and once. */
-static int faults_check(const struct run_options *options)
+/* What is given to an option wins over its variable. NULL: nothing is given to either. */
+static const char *value_of(const struct run_options *options, const char *variable,
+                            const char **called)
 {
-    const char *rules = options->faults ? options->faults : getenv("UROCE_FAULT");
+    const char *value = getenv(variable);
+
+    *called = variable;
+    for (size_t i = 0; i < SETTING_OPTION_COUNT; i++) {
+        if (options->given[i] != NULL && strcmp(setting_options[i].variable, variable) == 0) {
+            *called = setting_options[i].name;
+            return options->given[i];
+        }
+    }
+    return value != NULL && *value != '\0' ? value : NULL;
+}
+
+/* Rules with a mistake would stop each device from opening: better here, and once. */
+static uint32_t count_wrong_rules(const char *rules, const char *called)
+{
     struct fault_plan plan;
     char error[FAULT_ERROR_SIZE];
 
-    if (!rules || !*rules || fault_plan_parse(rules, &plan, error) == 0)
+    if (fault_plan_parse(rules, &plan, error) == 0)
         return 0;
-    complain("%s", error);
-    return STATUS_CANNOT_WORK;
+    complain("%s: %s", called, error);
+    return 1;
+}
+
+/* A name without a device would be passed over in silence when others have one. */
+static uint32_t count_absent_devices(const char *list, const char *called)
+{
+    char names[SETTING_TEXT_SIZE];
+    struct device device;
+    uint32_t absent = 0;
+    char *rest = names;
+
+    snprintf(names, sizeof(names), "%s", list);
+    for (char *name = strsep(&rest, ", "); name != NULL; name = strsep(&rest, ", ")) {
+        if (*name == '\0' || device_list_chosen(&device, 1, name) != 0)
+            continue;
+        complain("%s: no interface '%s' is up and has an address; see `ip -brief address`", called,
+                 name);
+        absent++;
+    }
+    return absent;
+}
+
+static uint32_t count_wrong_values(const struct run_options *options)
+{
+    struct setting_description d;
+    char sentence[SETTING_SENTENCE_SIZE];
+    const char *called;
+    uint32_t wrong = 0;
+
+    for (uint32_t i = 0; settings_describe(i, &d); i++) {
+        const char *value = value_of(options, d.name, &called);
+
+        if (value == NULL)
+            continue;
+        if (setting_check(d.name, value, called, sentence) != 0) {
+            complain("%s", sentence);
+            wrong++;
+        } else if (strcmp(d.name, "UROCE_FAULT") == 0) {
+            wrong += count_wrong_rules(value, called);
+        } else if (strcmp(d.name, "UROCE_DEVICES") == 0) {
+            wrong += count_absent_devices(value, called);
+        }
+    }
+    return wrong;
+}
+
+/* A variable of ours that is no setting has a letter wrong, as a rule. */
+static void note_unknown_variables(void)
+{
+    static const char *const others[] = {"UROCE_CONFIG", "UROCE_SYSFS_ROOT"};
+    extern char **environ;
+
+    for (char **variable = environ; *variable != NULL; variable++) {
+        const size_t len = strcspn(*variable, "=");
+        char name[64];
+        char sentence[SETTING_SENTENCE_SIZE];
+        bool known = strncmp(*variable, "UROCE_", 6) != 0 || len >= sizeof(name);
+
+        for (size_t i = 0; i < sizeof(others) / sizeof(others[0]); i++)
+            known |= strlen(others[i]) == len && strncmp(*variable, others[i], len) == 0;
+        if (known)
+            continue;
+        snprintf(name, sizeof(name), "%.*s", (int)len, *variable);
+        if (setting_check(name, "", name, sentence) == -ENOENT)
+            complain("note: %s is not a setting; they are described in uroce-environment(7)", name);
+    }
+}
+
+/*
+ * The program would go on with the default, tell of it among its own lines or, when it opens no
+ * device, never. Returns 0 or the exit status, after saying all that is wrong.
+ */
+static int values_check(const struct run_options *options)
+{
+    const char *file = getenv("UROCE_CONFIG");
+    uint32_t wrong = count_wrong_values(options);
+
+    if (file != NULL && *file != '\0' && access(file, R_OK) != 0) {
+        complain("UROCE_CONFIG is '%s': %s", file, strerror(errno));
+        wrong++;
+    }
+    note_unknown_variables();
+    return wrong > 0 ? STATUS_NOT_UNDERSTOOD : 0;
 }
 
 /* The program may go to another folder before it opens a device. */
@@ -303,29 +412,25 @@ static void sysfs_set(const char *dropin)
         complain("note: /sys/class/infiniband is not shown to the program: %s", strerror(-error));
 }
 
+/* Returns 0 or the exit status. Before the settings are read the first time. */
 static int environment_set(const struct run_options *options, const char *dropin)
 {
-    const struct {
-        const char *name;
-        const char *value;
-    } variables[] = {
-        {"UROCE_FAULT", options->faults},
-        {"UROCE_RECORD_LIMIT", options->record_limit},
-        {"UROCE_RECORD_FILES", options->record_files},
-    };
     int error = library_path_prepend(dropin);
 
-    for (size_t i = 0; i < sizeof(variables) / sizeof(variables[0]) && !error; i++) {
-        if (variables[i].value)
-            error = setenv(variables[i].name, variables[i].value, 1) ? -errno : 0;
+    for (size_t i = 0; i < SETTING_OPTION_COUNT && !error; i++) {
+        if (options->given[i] == NULL)
+            continue;
+        if (setting_options[i].key == 'r')
+            error = record_path_set(options->given[i]);
+        else
+            error = setenv(setting_options[i].variable, options->given[i], 1) ? -errno : 0;
     }
-    if (!error && options->record)
-        error = record_path_set(options->record);
     if (!error && options->verbose > 0)
         error = setenv("UROCE_LOG", options->verbose > 1 ? "debug" : "info", 1) ? -errno : 0;
-    if (error)
-        complain("cannot set the environment: %s", strerror(-error));
-    return error;
+    if (!error)
+        return 0;
+    complain("cannot set the environment: %s", strerror(-error));
+    return STATUS_CANNOT_WORK;
 }
 
 /* Prints a word as a shell would read it back. */
@@ -375,22 +480,20 @@ static int run(const struct run_options *options)
 {
     char dropin[PATH_MAX];
     char path[PATH_MAX];
-    int status;
+    int status = values_check(options);
 
-    if (options->devices && setenv("UROCE_DEVICES", options->devices, 1) != 0)
-        return STATUS_CANNOT_WORK;
+    if (status != 0)
+        return status;
     if (dropin_find(dropin, sizeof(dropin)) != 0)
-        return STATUS_CANNOT_WORK;
-    if (faults_check(options) != 0)
         return STATUS_CANNOT_WORK;
     advise(options->program[0]);
     status = program_check(options->program[0], dropin, path, sizeof(path));
     if (status == 0)
+        status = environment_set(options, dropin);
+    if (status == 0)
         status = host_check();
     if (status != 0)
         return status;
-    if (environment_set(options, dropin) != 0)
-        return STATUS_CANNOT_WORK;
     sysfs_set(dropin);
     if (options->dry_run) {
         print_command(path, options->program);
@@ -417,22 +520,13 @@ static error_t option_parse(int key, char *value, struct argp_state *state)
 {
     struct run_options *options = state->input;
 
+    for (size_t i = 0; i < SETTING_OPTION_COUNT; i++) {
+        if (setting_options[i].key == key) {
+            options->given[i] = value;
+            return 0;
+        }
+    }
     switch (key) {
-    case 'd':
-        options->devices = value;
-        return 0;
-    case 'f':
-        options->faults = value;
-        return 0;
-    case 'r':
-        options->record = value;
-        return 0;
-    case KEY_RECORD_LIMIT:
-        options->record_limit = value;
-        return 0;
-    case KEY_RECORD_FILES:
-        options->record_files = value;
-        return 0;
     case 'v':
         options->verbose++;
         return 0;
@@ -461,7 +555,8 @@ int command_run(int argc, char **argv)
         .doc = "Runs PROGRAM over uroce's RDMA devices."
                "\v"
                "The program runs in place of uroce, with the same process number and exit status. "
-               "2: the command line was not understood; 125: uroce cannot work here; 126: PROGRAM "
+               "2: the command line or a setting was not understood; 125: uroce cannot work here; "
+               "126: PROGRAM "
                "cannot be run this way; "
                "127: there is no such program.\n\n"
                "  uroce run -- ibv_devinfo -v\n"

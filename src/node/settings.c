@@ -20,7 +20,6 @@
 
 #define PREFIX "UROCE_"
 #define PATH_SIZE 4096
-#define SENTENCE_SIZE 768
 
 enum kind {
     KIND_SWITCH, /* bool */
@@ -247,31 +246,60 @@ struct reading {
     uint32_t mistakes; /* in the file */
 };
 
+/* What is quoted came from outside and may be anything; a sentence is one line. */
+static void make_one_line(char *sentence)
+{
+    for (char *c = sentence; *c != '\0'; c++) {
+        if (is_control(*c))
+            *c = '?';
+    }
+}
+
 __attribute__((format(printf, 2, 3))) static void complain(const struct settings_source *source,
                                                            const char *format, ...)
 {
-    char sentence[SENTENCE_SIZE];
+    char sentence[SETTING_SENTENCE_SIZE];
     va_list args;
 
     va_start(args, format);
     vsnprintf(sentence, sizeof(sentence), format, args);
     va_end(args);
-    /* What is quoted came from outside and may be anything; a complaint is one line. */
-    for (char *c = sentence; *c != '\0'; c++) {
-        if (is_control(*c))
-            *c = '?';
-    }
+    make_one_line(sentence);
     source->complain(sentence);
+}
+
+static void say_what_is_meant(const struct setting *s, const char *called, const char *text,
+                              char sentence[SETTING_SENTENCE_SIZE])
+{
+    snprintf(sentence, SETTING_SENTENCE_SIZE, "%s is '%.64s' and should be %s", called, text,
+             s->values);
+    make_one_line(sentence);
+}
+
+int setting_check(const char *name, const char *text, const char *called,
+                  char sentence[SETTING_SENTENCE_SIZE])
+{
+    const struct setting *s = setting_find(name);
+    struct settings unused;
+
+    if (s == NULL)
+        return -ENOENT;
+    if (text[0] != '\0' && setting_parse(s, text, &unused))
+        return 0;
+    say_what_is_meant(s, called, text, sentence);
+    return -EINVAL;
 }
 
 /* where is empty, or the file with ": ". Returns false for a mistake. */
 static bool take(const struct reading *r, const struct setting *s, const char *where,
                  const char *text)
 {
+    char sentence[SETTING_SENTENCE_SIZE];
+
     if (setting_parse(s, text, r->out))
         return true;
-    complain(r->source, "%s%s is '%.64s' and should be %s; it is ignored", where, s->name, text,
-             s->values);
+    say_what_is_meant(s, s->name, text, sentence);
+    complain(r->source, "%s%s; it is ignored", where, sentence);
     return false;
 }
 

@@ -19,6 +19,7 @@
 #define SETTING_TEXT_SIZE 256
 #define SETTING_RULES_SIZE 1024
 #define SETTING_PATH_SIZE 4096
+#define SETTING_SENTENCE_SIZE 768
 
 /* The value of a number that was not set and has no fixed default. */
 #define SETTING_AUTO UINT64_MAX
@@ -60,6 +61,14 @@ struct settings_source {
 
 /* Fills out from the defaults, then the file, then the environment. Never fails. */
 void settings_read(const struct settings_source *source, struct settings *out);
+
+/*
+ * Whether text is a value of the setting of this name, whoever brings it. Returns 0, -ENOENT when
+ * there is no such setting, or -EINVAL with a sentence that says what would be right: called is
+ * what the reader gave the value to ("--record-limit"). An empty text is no value.
+ */
+int setting_check(const char *name, const char *text, const char *called,
+                  char sentence[SETTING_SENTENCE_SIZE]);
 
 /* One row of the table, for help texts: returns false past the last. Strings are static. */
 struct setting_description {

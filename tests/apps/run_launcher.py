@@ -138,8 +138,45 @@ def a_dry_run_prints_a_command_line_that_does_the_same(bench):
 
 def a_mistake_in_fault_rules_is_told(bench):
     bench.run("--fault", "drop=1%,dorp=1%", "env").check(
-        CANNOT_WORK, "fault rule 2", "at character 9", "'dorp' is not an action", "drop, cut, dup")
-    bench.run("env", env=[("UROCE_FAULT", "delay=1")]).check(CANNOT_WORK, "'1' should be a time")
+        USAGE, "--fault: fault rule 2", "at character 9", "'dorp' is not an action", "drop, cut, dup")
+    bench.run("env", env=[("UROCE_FAULT", "delay=1")]).check(
+        USAGE, "UROCE_FAULT: ", "'1' should be a time")
+
+
+def a_wrong_value_is_refused_before_anything_starts(bench):
+    for option, text, meant in (
+            ("--record-limit", "1x", "a number of bytes from 64K to 1024G"),
+            ("--record-limit", "", "a number of bytes"),
+            ("--record-limit", "1", "a number of bytes"),
+            ("--record-files", "0", "a number from 1 to 1000"),
+            ("--record", "", "a path of at most 4095 characters"),
+            ("--record", "a\nb", "a path"),
+            ("--fault", "", "rules of at most 1023 characters"),
+            ("--devices", "", "names of interfaces")):
+        result = bench.run(option, text, "echo", "started")
+        result.check(USAGE, "%s is '%s' and should be %s" % (option, text.replace("\n", "?"), meant))
+        assert len(result.err.splitlines()) == 1 and not result.out, result.err + result.out
+
+
+def a_wrong_setting_in_the_environment_is_refused_too(bench):
+    result = bench.run("echo", "started", env=[("UROCE_SPIN", "fast"), ("UROCE_GSO", "perhaps")])
+    result.check(USAGE, "UROCE_GSO is 'perhaps' and should be on or off",
+                 "UROCE_SPIN is 'fast' and should be a number of polls")
+    assert len(result.err.splitlines()) == 2 and not result.out, result.err + result.out
+    bench.run("true", env=[("UROCE_CONFIG", "/no/such")]).check(USAGE, "UROCE_CONFIG is '/no/such'")
+    bench.run("true", env=[("UROCE_SPIN", "")]).check(0)
+
+
+def an_option_wins_over_a_wrong_variable(bench):
+    result = bench.run("--record-limit", "1M", "env", env=[("UROCE_RECORD_LIMIT", "1x")])
+    result.check(0)
+    assert "UROCE_RECORD_LIMIT=1M" in result.out.splitlines() and not result.err, result.err
+
+
+def a_variable_that_is_no_setting_is_noted(bench):
+    bench.run("true", env=[("UROCE_WINDWO", "4K")]).check(0, "UROCE_WINDWO is not a setting")
+    result = bench.run("true", env=[("UROCE_WINDOW", "4K")])
+    assert not result.err, result.err
 
 
 def no_device_opens_with_a_mistake_in_fault_rules(bench):
@@ -214,7 +251,11 @@ def a_host_without_a_usable_interface_is_told(bench):
 
 
 def an_unknown_interface_is_told(bench):
-    bench.run("--devices", "nothere0", "true").check(CANNOT_WORK, "nothere0", "ip -brief address")
+    bench.run("--devices", "nothere0", "true").check(
+        USAGE, "--devices: no interface 'nothere0'", "ip -brief address")
+    bench.run("true", env=[("UROCE_DEVICES", "lo, nothere0,")]).check(
+        USAGE, "UROCE_DEVICES: no interface 'nothere0'")
+    bench.run("--devices", "lo,uroce_lo", "true").check(0)
 
 
 def an_unknown_interface_in_the_configuration_file_is_told(bench):

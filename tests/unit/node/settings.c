@@ -6,6 +6,7 @@
 #include <stdint.h>
 #include <cmocka.h>
 
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -368,6 +369,21 @@ static void each_setting_refuses_nonsense_in_one_clear_line(void **state)
     }
 }
 
+static void a_value_can_be_checked_for_whoever_gave_it(void **state)
+{
+    char sentence[SETTING_SENTENCE_SIZE] = "";
+
+    (void)state;
+    assert_int_equal(setting_check("UROCE_RECORD_LIMIT", "1M", "--record-limit", sentence), 0);
+    assert_string_equal(sentence, "");
+    assert_int_equal(setting_check("UROCE_RECORD_LIMIT", "1x\n", "--record-limit", sentence),
+                     -EINVAL);
+    assert_string_equal(
+        sentence, "--record-limit is '1x?' and should be a number of bytes from 64K to 1024G");
+    assert_int_equal(setting_check("UROCE_RECORD", "", "--record", sentence), -EINVAL);
+    assert_int_equal(setting_check("UROCE_RECROD", "a", "it", sentence), -ENOENT);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -375,6 +391,7 @@ int main(void)
         cmocka_unit_test(good_values_are_taken),
         cmocka_unit_test(a_wrong_value_is_said_and_the_default_stays),
         cmocka_unit_test(a_complaint_is_one_line_that_names_all),
+        cmocka_unit_test(a_value_can_be_checked_for_whoever_gave_it),
         cmocka_unit_test(a_text_that_is_too_long_is_refused),
         cmocka_unit_test(each_setting_refuses_nonsense_in_one_clear_line),
         cmocka_unit_test(faults_and_recordings_have_room_for_long_texts),
