@@ -56,7 +56,7 @@ struct link;
     C(send_too_big, "sends larger than the path's MTU")                                            \
     C(send_failed, "sends that failed otherwise")                                                  \
     C(gso_refused, "batches that had to leave one by one")                                         \
-    C(raw_header, "raw frames with an IP version, options, protocol or port that RoCE has not")    \
+    C(raw_header, "raw frames with an IP version, flag, option, protocol or port RoCE has not")    \
     C(raw_length, "raw frames whose lengths disagree with each other or with what came")           \
     C(raw_checksum, "raw frames with a wrong IPv4 or UDP checksum")                                \
     C(raw_fragment, "raw frames that are fragments, or that may be fragmented")                    \

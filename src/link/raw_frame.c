@@ -17,11 +17,30 @@
 #define VIRTIO_NET_HDR_GSO_UDP_L4 5
 #endif
 
+#define IPV4_RESERVED_FLAG 0x80u /* of byte 6; must be 0 (RFC 791) */
+
 /* Counts the frame as dropped. */
 static bool refuse_frame(uint64_t *counter)
 {
     (*counter)++;
     return false;
+}
+
+/*
+ * Whether another host can have it: not a group, nobody, this host itself, nor what is for later
+ * (RFC 1122, 3.2.1.3; RFC 4291, 2.5). IPv6 with an IPv4 address in it is what no IPv6 sender
+ * writes: to us it would be IPv4.
+ */
+static bool is_source(const struct ip_header *ip)
+{
+    static const struct gid nobody_ipv6;
+    static const struct gid loopback_ipv6 = {.bytes = {[15] = 1}};
+    const uint8_t *ipv4 = ip->src.bytes + 12;
+
+    if (ip->ipv4)
+        return ipv4[0] != 0 && ipv4[0] != 127 && ipv4[0] < 224;
+    return !gid_is_ipv4(&ip->src) && !gid_is_multicast(&ip->src) &&
+           !gid_equal(&ip->src, &nobody_ipv6) && !gid_equal(&ip->src, &loopback_ipv6);
 }
 
 /* Whether the header is one that RoCEv2 has: no options, no fragment nor what may become some. */
@@ -35,7 +54,7 @@ static bool read_ip(const uint8_t *l3, size_t len, uint16_t ethertype, struct li
     if (fault == IP_FAULT_CUT || fault == IP_FAULT_LEN)
         return refuse_frame(&c->raw_length);
     if (fault != IP_FAULT_NONE || ip->protocol != IP_PROTOCOL_UDP ||
-        (ip->ipv4 && ip->header_len != IPV4_LEN))
+        (ip->ipv4 && (ip->header_len != IPV4_LEN || (l3[6] & IPV4_RESERVED_FLAG) != 0)))
         return refuse_frame(&c->raw_header);
     if (ip->ipv4 && !ip->checksum_good)
         return refuse_frame(&c->raw_checksum);
@@ -43,6 +62,8 @@ static bool read_ip(const uint8_t *l3, size_t len, uint16_t ethertype, struct li
         return refuse_frame(&c->raw_fragment);
     if (ip->hop_limit == 0)
         return refuse_frame(&c->raw_hop_limit);
+    if (!is_source(ip) || gid_is_ipv4(&ip->dst) != ip->ipv4)
+        return refuse_frame(&c->raw_address);
     return true;
 }
 

@@ -199,8 +199,6 @@ bool udp_raw_addresses_fit(struct udp *u, const struct arrival *a)
 {
     uint64_t now_ns = udp_now_ns();
 
-    if (gid_is_multicast(&a->src))
-        return false;
     return u->routes.socket < 0 || (routes_is_local(&u->routes, &a->dst, now_ns) &&
                                     !routes_is_local(&u->routes, &a->src, now_ns));
 }

@@ -206,9 +206,10 @@ static bool came_raw(const struct udp *u, const struct arrival *a, uint8_t slot)
     return u->config.raw && slot == u->slot && !a->on_loopback && !gid_is_multicast(&a->dst);
 }
 
+/* One at the least: an empty one is one, too. */
 static uint32_t datagrams_of(const struct arrival *a)
 {
-    return a->segment_len ? (a->len + a->segment_len - 1) / a->segment_len : 1;
+    return a->segment_len && a->len > 0 ? (a->len + a->segment_len - 1) / a->segment_len : 1;
 }
 
 /* Shows what came to whoever listens. */

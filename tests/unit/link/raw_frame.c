@@ -48,8 +48,10 @@ static struct frame good(bool ipv4)
     struct frame f = {.len = 0};
     const struct ip_header ip = {
         .ipv4 = ipv4,
-        .src = {.bytes = {[10] = 0xff, 0xff, 192, 0, 2, 1}},
-        .dst = {.bytes = {[10] = 0xff, 0xff, 192, 0, 2, 2}},
+        .src = ipv4 ? (struct gid){{[10] = 0xff, 0xff, 192, 0, 2, 1}}
+                    : (struct gid){{0x20, 0x01, 0x0d, 0xb8, [15] = 1}},
+        .dst = ipv4 ? (struct gid){{[10] = 0xff, 0xff, 192, 0, 2, 2}}
+                    : (struct gid){{0x20, 0x01, 0x0d, 0xb8, [15] = 2}},
         .traffic_class = 0x6a,
         .hop_limit = 64,
         .protocol = IP_PROTOCOL_UDP,
@@ -130,6 +132,7 @@ static void one_field_that_lies_is_one_counter(void **state)
         {true, 6, 0x0000, true, COUNTER(raw_fragment)},             /* DF clear */
         {true, 6, 0x6000, true, COUNTER(raw_fragment)},             /* more fragments */
         {true, 6, 0x4001, true, COUNTER(raw_fragment)},             /* an offset */
+        {true, 6, 0xc000, true, COUNTER(raw_header)},               /* the reserved flag */
         {true, 8, 0x0011, true, COUNTER(raw_hop_limit)},
         {true, 8, 0x4006, true, COUNTER(raw_header)},     /* TCP */
         {true, L4 + 2, 4792, false, COUNTER(raw_header)}, /* port */
@@ -159,6 +162,45 @@ static void one_field_that_lies_is_one_counter(void **state)
             settle(&f);
         *(uint64_t *)(void *)((char *)&expected + rows[i].counter) = 1;
         if (read_frame(&f, &c, &r) || memcmp(&c, &expected, sizeof(c)) != 0)
+            fail_msg("row %zu", i);
+    }
+}
+
+/* Addresses of senders that there are not, and of IPv4 in IPv6, which other hosts cannot have. */
+static void an_address_that_no_other_host_has_is_refused(void **state)
+{
+    static const struct {
+        bool ipv4;
+        size_t at; /* from the IP header */
+        struct gid address;
+        bool taken;
+    } rows[] = {
+        {true, 12, {{192, 0, 2, 1}}, true},
+        {true, 12, {{223, 255, 255, 254}}, true},
+        {true, 12, {{0, 0, 0, 0}}, false},
+        {true, 12, {{127, 0, 0, 1}}, false},
+        {true, 12, {{224, 0, 0, 1}}, false},
+        {true, 12, {{240, 0, 0, 1}}, false},
+        {true, 12, {{255, 255, 255, 255}}, false},
+        {false, 8, {{0x20, 0x01, 0x0d, 0xb8, [15] = 1}}, true},
+        {false, 8, {{0xfe, 0x80, [15] = 1}}, true},
+        {false, 8, {{0}}, false},
+        {false, 8, {{[15] = 1}}, false},
+        {false, 8, {{0xff, 0x02, [15] = 1}}, false},
+        {false, 8, {{[10] = 0xff, 0xff, 192, 0, 2, 1}}, false},
+        {false, 24, {{[10] = 0xff, 0xff, 192, 0, 2, 2}}, false},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        struct frame f = good(rows[i].ipv4);
+        struct link_counters c;
+        struct raw_frame r;
+
+        memcpy(f.bytes + L3_AT + rows[i].at, rows[i].address.bytes, rows[i].ipv4 ? 4 : 16);
+        if (rows[i].ipv4)
+            settle(&f);
+        if (read_frame(&f, &c, &r) != rows[i].taken || c.raw_address != !rows[i].taken)
             fail_msg("row %zu", i);
     }
 }
@@ -247,6 +289,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_good_frame_shows_every_field),
         cmocka_unit_test(one_field_that_lies_is_one_counter),
+        cmocka_unit_test(an_address_that_no_other_host_has_is_refused),
         cmocka_unit_test(a_frame_that_ends_anywhere_is_dropped),
         cmocka_unit_test(padding_behind_the_packet_is_no_part_of_it),
         cmocka_unit_test(a_batch_is_cut_as_the_kernel_says_or_not_taken),
