@@ -14,6 +14,7 @@
 #include <stddef.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/eventfd.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -69,6 +70,7 @@ static void group_reset(struct group *g)
     *g = (struct group){
         .listener = -1,
         .memory = -1,
+        .spare = -1,
         .parking = {-1, -1},
         .own = {{-1, -1}},
         .uid = geteuid(),
@@ -81,6 +83,8 @@ void group_leave(struct group *g)
         munmap(g->shared, sizeof(*g->shared));
     if (g->listener >= 0)
         close(g->listener);
+    if (g->spare >= 0)
+        close(g->spare);
     parking_close(&g->parking);
     slot_sockets_close(&g->own);
     if (g->memory >= 0)
@@ -274,23 +278,50 @@ static void welcome(struct group *g, int fd)
     }
 }
 
-void group_serve(struct group *g, group_visitor_fn fn, void *context)
+/* *last: it took the spare descriptor. Else as accept(2). */
+static int accept_newcomer(struct group *g, bool *last)
 {
-    for (uint32_t i = 0; i < SERVE_AT_ONCE; i++) {
-        int fd = accept4(g->listener, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
-        unsigned uid;
-        int pid;
+    int fd = accept4(g->listener, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
 
+    *last = fd < 0 && (errno == EMFILE || errno == ENFILE) && g->spare >= 0;
+    if (!*last)
+        return fd;
+    close(g->spare);
+    g->spare = -1;
+    return accept4(g->listener, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
+}
+
+static void keep_spare(struct group *g)
+{
+    if (g->spare < 0)
+        g->spare = eventfd(0, EFD_CLOEXEC);
+}
+
+uint32_t group_serve(struct group *g, group_visitor_fn fn, void *context)
+{
+    uint32_t pinched = 0;
+
+    for (uint32_t i = 0; i < SERVE_AT_ONCE; i++) {
+        unsigned uid;
+        bool last;
+        int pid;
+        int fd;
+
+        keep_spare(g);
+        fd = accept_newcomer(g, &last);
         if (fd < 0)
-            return;
+            break;
+        pinched += last;
         uid = peer_uid(fd, &pid);
         if (uid != g->uid) {
-            fn(context, fd, uid);
+            fn(context, fd, uid, last);
             continue;
         }
         welcome(g, fd);
         close(fd);
     }
+    keep_spare(g);
+    return pinched;
 }
 
 int group_connect(unsigned uid)
@@ -482,5 +513,7 @@ int group_join(struct group *g, bool by_slot, uint64_t patience_ms, char *error)
             return j.err;
         usleep(JOIN_PAUSE_US);
     }
+    if (!err)
+        keep_spare(g);
     return err;
 }

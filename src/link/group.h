@@ -33,6 +33,8 @@
 struct group {
     int listener; /* readable when a newcomer waits for group_serve */
     int memory;
+    int spare; /* makes way for a newcomer when this process may open no more; -1: in use, or none
+                */
     struct parking parking;
     struct shared *shared;
     struct slot_sockets
@@ -53,11 +55,15 @@ int group_join(struct group *g, bool by_slot, uint64_t patience_ms, char *error)
  */
 int group_alone(struct group *g);
 
-/* Somebody of another user has connected; fd is the callee's to close. */
-typedef void (*group_visitor_fn)(void *context, int fd, unsigned uid);
+/* Somebody of another user has connected; fd is the callee's to close, and soon if it is the last
+ * that this process may open. */
+typedef void (*group_visitor_fn)(void *context, int fd, unsigned uid, bool last);
 
-/* Answers newcomers that wait; visitors go to fn. */
-void group_serve(struct group *g, group_visitor_fn fn, void *context);
+/*
+ * Answers newcomers that wait; visitors go to fn. Returns how many of all were answered though this
+ * process may open no more descriptors.
+ */
+uint32_t group_serve(struct group *g, group_visitor_fn fn, void *context);
 
 /*
  * Connects to a process of that user's group, whoever it is. Returns the descriptor or a negative

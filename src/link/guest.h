@@ -22,6 +22,7 @@
 #define UROCE_LINK_GUEST_H
 
 #include <assert.h>
+#include <errno.h>
 #include <stdint.h>
 
 #include "wire/datagram.h"
@@ -36,6 +37,9 @@ struct guest_request {
     uint32_t spare;
     uint64_t guest; /* as the first answer said; 0: this is the first request */
 };
+
+/* The host has no descriptors left for one more; one's own shortage is -EMFILE. */
+#define GUEST_ERROR_NO_DESCRIPTORS (-ENOBUFS)
 
 struct guest_answer {
     uint32_t magic;

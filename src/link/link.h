@@ -43,6 +43,7 @@ struct link;
     C(guests_refused, "others that were turned away")                                              \
     C(guest_datagrams, "datagrams passed on to guests")                                            \
     C(guest_full, "datagrams for a guest that did not read them fast enough")                      \
+    C(newcomers_pinched, "newcomers answered though this process may open no more descriptors")    \
     C(host_lost, "times that the process of another user that passed us our datagrams went away")  \
     C(host_found, "times that another took its place, or this one the port")                       \
     C(slot_lost, "attempts to go on after that which found our slot taken")                        \

@@ -118,6 +118,13 @@ static int explain(int err, unsigned host, char *error)
     case EAGAIN:
         return refuse(error, -EAGAIN,
                       "UDP port 4791 is held by user %u, who has no room for more guests", host);
+    case ENOBUFS:
+        return refuse(error, -EAGAIN,
+                      "UDP port 4791 is held by user %u, whose process has too many open files "
+                      "(ulimit -n) to take a guest",
+                      host);
+    case EMFILE:
+        return refuse(error, err, "too many open files (ulimit -n) to be a guest of user %u", host);
     case EPROTO:
         return refuse(error, err, "UDP port 4791 is held by user %u with another version of uroce",
                       host);
@@ -142,7 +149,7 @@ static int open_timer(struct udp *u)
 static bool passes(int err)
 {
     return err == -ECONNREFUSED || err == -ECONNRESET || err == -EAGAIN || err == -ETIMEDOUT ||
-           err == -EPIPE;
+           err == -EPIPE || err == GUEST_ERROR_NO_DESCRIPTORS;
 }
 
 int udp_guest_open(struct udp *u, char *error)

@@ -172,6 +172,8 @@ static void answer(struct udp *u, struct visitor *v, const struct guest_request 
 
     if (!a.error)
         a.error = lodge(u, v, q, &a);
+    if (a.error == -EMFILE || a.error == -ENFILE)
+        a.error = GUEST_ERROR_NO_DESCRIPTORS;
     /* It is the first message of an empty connection, so there is room for it. */
     if (send(v->fd, &a, sizeof(a), MSG_DONTWAIT | MSG_NOSIGNAL) < 0 || a.error) {
         u->link.counters.guests_refused++;
@@ -256,7 +258,7 @@ void udp_host_listen(struct udp *u, uint32_t visitor)
         dismiss(u, visitor); /* It has gone, or speaks out of turn. */
 }
 
-void udp_host_greet(void *context, int fd, unsigned uid)
+void udp_host_greet(void *context, int fd, unsigned uid, bool last)
 {
     struct udp *u = context;
     struct visitor *v = find_place(u);
@@ -275,6 +277,9 @@ void udp_host_greet(void *context, int fd, unsigned uid)
         dismiss(u, visitor);
     else
         udp_host_listen(u, visitor);
+    /* The next one needs the descriptor of who has not said yet what it wants, and asks again. */
+    if (last && v->fd >= 0 && !v->slot)
+        dismiss(u, visitor);
 }
 
 bool udp_host_serves(const struct udp *u, uint8_t slot)

@@ -177,8 +177,8 @@ int udp_join(struct udp *u, uint64_t patience_ms, char *error);
 
 /* udp_host.c: having guests. */
 void udp_host_init(struct udp *u);
-void udp_host_greet(void *context, int fd, unsigned uid); /* a group_visitor_fn */
-void udp_host_listen(struct udp *u, uint32_t visitor);    /* its connection has something */
+void udp_host_greet(void *context, int fd, unsigned uid, bool last); /* a group_visitor_fn */
+void udp_host_listen(struct udp *u, uint32_t visitor); /* its connection has something */
 bool udp_host_serves(const struct udp *u, uint8_t slot);
 /* Passes on a parcel to the guest of a slot that is served here. */
 enum handed udp_host_pass(struct udp *u, uint8_t slot, const uint8_t *parcel, uint32_t len);

@@ -609,6 +609,17 @@ static void read_host(struct reading *r)
     } while (got == RECEIVE_AT_ONCE && r->datagrams < r->budget);
 }
 
+/* Whoever shares the port with us is not to suffer from what this program does with its limit. */
+static void serve_newcomers(struct udp *u)
+{
+    uint32_t pinched = group_serve(&u->group, udp_host_greet, u);
+
+    if (pinched > 0 && u->link.counters.newcomers_pinched == 0)
+        log_warn("too many open files (ulimit -n): newcomers are answered with the last "
+                 "descriptor, and no guest is taken");
+    u->link.counters.newcomers_pinched += pinched;
+}
+
 static void serve_source(struct reading *r, uint32_t source)
 {
     struct udp *u = r->u;
@@ -616,7 +627,7 @@ static void serve_source(struct reading *r, uint32_t source)
     if (source >= SOURCE_VISITORS)
         udp_host_listen(u, source - SOURCE_VISITORS);
     else if (source == SOURCE_LISTENER)
-        group_serve(&u->group, udp_host_greet, u);
+        serve_newcomers(u);
     else if (source == SOURCE_TIMER)
         udp_guest_retry(u);
     else if (source == SOURCE_HOST && u->guest.asked_ms)

@@ -266,6 +266,20 @@ static void stopped_members_alone_are_named_after_a_while(void **state)
     assert_non_null(strstr(crowd[1].sentence, pid));
 }
 
+/* What it does with its limit is its own affair: it has a descriptor aside for others. */
+static void a_process_out_of_descriptors_lets_newcomers_in(void **state)
+{
+    (void)state;
+    start_crowd(0, 1);
+    member_use_up_descriptors(&crowd[0]);
+    assert_int_equal(member_counters(&crowd[0]).newcomers_pinched, 0);
+    start_crowd(1, 1);
+    start_crowd(2, 6);
+    expect_slots(8);
+    expect_delivery(&crowd[1], 8, 6);
+    assert_in_range(member_counters(&crowd[0]).newcomers_pinched, 1, 7);
+}
+
 static void another_program_on_the_port_is_told(void **state)
 {
     int fds[2] = {slot_socket_make(FAMILY_IPV4), -1};
@@ -387,6 +401,7 @@ int main(void)
                                   end_crowd),
         cmocka_unit_test_teardown(a_stopped_member_holds_nobody_up, end_crowd),
         cmocka_unit_test_teardown(stopped_members_alone_are_named_after_a_while, end_crowd),
+        cmocka_unit_test_teardown(a_process_out_of_descriptors_lets_newcomers_in, end_crowd),
         cmocka_unit_test_teardown(another_program_on_the_port_is_told, end_crowd),
         cmocka_unit_test_teardown(another_user_on_the_port_is_told, end_crowd),
         cmocka_unit_test_teardown(squatters_on_the_names_are_passed_over, end_crowd),

@@ -310,6 +310,35 @@ static void a_process_may_refuse_to_be_a_guest(void **state)
     assert_non_null(strstr(place[1].sentence, "65534"));
 }
 
+static void a_host_out_of_descriptors_says_so(void **state)
+{
+    struct member *guest;
+
+    (void)state;
+    enter(0, HOST);
+    member_use_up_descriptors(&place[0]);
+    guest = enter_with(1, GUEST, &plain);
+    assert_int_equal(guest->err, -EAGAIN);
+    assert_non_null(strstr(guest->sentence, "user 65534, whose process has too many open files"));
+    assert_true(member_counters(&place[0]).guests_refused > 0);
+    assert_true(member_counters(&place[0]).newcomers_pinched > 0);
+}
+
+static void guests_are_taken_by_who_has_descriptors(void **state)
+{
+    (void)state;
+    enter(0, HOST);
+    enter(1, HOST);
+    member_use_up_descriptors(&place[0]);
+    for (uint32_t i = 2; i < 8; i++) {
+        enter(i, GUEST);
+        expect_delivery(&place[1], &place[i], (uint8_t)i);
+        expect_delivery(&place[i], &place[0], (uint8_t)i);
+    }
+    assert_int_equal(member_counters(&place[0]).guests, 0);
+    assert_int_equal(member_counters(&place[1]).guests, 6);
+}
+
 static void a_guest_that_does_not_listen_holds_nobody_up(void **state)
 {
     struct shipment s;
@@ -585,6 +614,8 @@ int main(void)
         cmocka_unit_test_teardown(the_slot_of_a_guest_that_ended_goes_to_the_next, end_all),
         cmocka_unit_test_teardown(a_host_may_refuse, end_all),
         cmocka_unit_test_teardown(a_process_may_refuse_to_be_a_guest, end_all),
+        cmocka_unit_test_teardown(a_host_out_of_descriptors_says_so, end_all),
+        cmocka_unit_test_teardown(guests_are_taken_by_who_has_descriptors, end_all),
         cmocka_unit_test_teardown(a_guest_that_does_not_listen_holds_nobody_up, end_all),
         cmocka_unit_test_teardown(others_find_the_services_of_guests, end_all),
         cmocka_unit_test_teardown(a_guest_takes_its_services_to_its_next_host, end_all),

@@ -22,6 +22,7 @@
 #include <string.h>
 #include <sys/ioctl.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -46,6 +47,7 @@ enum order {
     ORDER_WHOLE,
     ORDER_SLEEP,
     ORDER_WAKE,
+    ORDER_USE_UP,
     ORDER_FORK,
     ORDER_FORK_IDLE,
     ORDER_CLOSE,
@@ -154,6 +156,18 @@ static int do_fork(struct body *b)
     return WIFEXITED(status) ? WEXITSTATUS(status) : -ECHILD;
 }
 
+static void use_up_descriptors(void)
+{
+    struct rlimit limit;
+
+    getrlimit(RLIMIT_NOFILE, &limit);
+    if (limit.rlim_cur > 1024)
+        limit.rlim_cur = 1024;
+    setrlimit(RLIMIT_NOFILE, &limit);
+    while (dup(STDERR_FILENO) >= 0)
+        ;
+}
+
 static int do_fork_idle(void)
 {
     pid_t pid = fork();
@@ -213,6 +227,9 @@ static void obey(struct body *b, const struct command *c)
         break;
     case ORDER_WAKE:
         b->asleep = false;
+        break;
+    case ORDER_USE_UP:
+        use_up_descriptors();
         break;
     case ORDER_FORK:
         r.number = do_fork(b);
@@ -408,6 +425,13 @@ bool member_delivers_whole(struct member *m, const struct path *path, uint8_t sl
     struct command c = {.order = ORDER_WHOLE, .shipment = {.path = *path, .slot = slot}};
 
     return command(m, &c).number != 0;
+}
+
+void member_use_up_descriptors(struct member *m)
+{
+    const struct command c = {.order = ORDER_USE_UP};
+
+    command(m, &c);
 }
 
 void member_sleep(struct member *m)

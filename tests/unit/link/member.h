@@ -95,6 +95,9 @@ pid_t member_fork_idle(struct member *m);
 /* Waits till it has seen so many datagrams in all. */
 void member_await(struct member *m, uint32_t count);
 
+/* It opens descriptors until it may open no more; 1024 at most, which it sets as its limit. */
+void member_use_up_descriptors(struct member *m);
+
 /* Ends it by link_close and exit, which must be clean; or by SIGKILL. */
 void member_close(struct member *m);
 void member_kill(struct member *m);
