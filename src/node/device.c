@@ -181,7 +181,6 @@ static uint32_t address_rank(const struct gid *gid, uint32_t flags)
 
 static int take_address(const struct nlmsghdr *message, void *context)
 {
-    static const struct gid mapped = {{[10] = 0xff, [11] = 0xff}};
     const struct ifaddrmsg *info = mnl_nlmsg_get_payload(message);
     const struct nlattr *attributes[IFLA_MAX + 1] = {NULL};
     const struct nlattr *own;
@@ -189,7 +188,7 @@ static int take_address(const struct nlmsghdr *message, void *context)
     struct address *a;
     uint32_t flags = info->ifa_flags;
     uint32_t len = info->ifa_family == AF_INET ? 4 : 16;
-    struct gid gid = {{0}};
+    struct gid gid;
 
     mnl_attr_parse(message, sizeof(*info), note_attribute, attributes);
     /* On a point-to-point interface IFA_ADDRESS is the peer's. */
@@ -200,9 +199,8 @@ static int take_address(const struct nlmsghdr *message, void *context)
         return MNL_CB_OK;
     if (attributes[IFA_FLAGS] != NULL)
         flags = mnl_attr_get_u32(attributes[IFA_FLAGS]);
-    if (len == 4)
-        gid = mapped;
-    memcpy(gid.bytes + sizeof(gid.bytes) - len, mnl_attr_get_payload(own), len);
+    gid = len == 4 ? gid_from_ipv4(mnl_attr_get_payload(own))
+                   : gid_from_ipv6(mnl_attr_get_payload(own));
     if (address_rank(&gid, flags) == RANK_NONE)
         return MNL_CB_OK;
     a = grown(l->addresses, l->address_count, sizeof(*a), &l->error);

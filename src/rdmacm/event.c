@@ -6,7 +6,6 @@
  */
 #include <arpa/inet.h>
 #include <errno.h>
-#include <string.h>
 
 #include "rdmacm/address.h"
 #include "rdmacm/channel.h"
@@ -75,18 +74,14 @@ static void refuse(struct event_handle *e, enum cm_reason reason)
 static struct endpoint endpoint_of(const struct cm_ip_header *header, const uint8_t *address,
                                    uint32_t scope_id, uint16_t port)
 {
-    struct endpoint e = {
-        .family = header->ip_version == 4 ? AF_INET : AF_INET6,
+    const bool is_ipv4 = header->ip_version == 4;
+
+    return (struct endpoint){
+        .family = is_ipv4 ? AF_INET : AF_INET6,
+        .gid = is_ipv4 ? gid_from_ipv4(address + 12) : gid_from_ipv6(address),
         .scope_id = scope_id,
         .port = port,
     };
-
-    memcpy(e.gid.bytes, address, sizeof(e.gid.bytes));
-    if (e.family == AF_INET) {
-        e.gid.bytes[10] = 0xff;
-        e.gid.bytes[11] = 0xff;
-    }
-    return e;
 }
 
 static void set_addresses(struct id_handle *h, struct id_handle *listener,
