@@ -77,9 +77,9 @@ tsan: ## ThreadSanitizer over the unit tests and stock programs under faults
 		--build $(BUILD)-tsan --preload "$$($(CC) -print-file-name=libtsan.so)" --group faults
 
 valgrind: ## memcheck over the unit tests and the pingpong programs
-	@tools/install-deps build test valgrind
-	@$(call setup,$(BUILD)-valgrind)
-	@tools/run-valgrind $(BUILD)-valgrind
+	@tools/install-deps build test clang valgrind
+	@$(call setup,$(BUILD)-clang,$(FEWER_SEEDS),CC=clang-14)
+	@tools/run-valgrind $(BUILD)-clang
 
 fuzz: ## each fuzz target for FUZZ_SECONDS (60)
 	@tools/install-deps build clang
@@ -117,6 +117,6 @@ install: build ## into PREFIX (/usr/local); the drop-ins into PREFIX/lib/.../uro
 	@meson install -C $(BUILD)
 
 clean: ## remove all build folders
-	rm -rf $(BUILD) $(foreach kind,clang asan tsan valgrind fuzz coverage,$(BUILD)-$(kind))
+	rm -rf $(BUILD) $(foreach kind,clang asan tsan fuzz coverage,$(BUILD)-$(kind))
 
 comma := ,
