@@ -47,6 +47,16 @@ static bool is_for(const struct group *g, const struct shared_service *e, uint64
     return atomic_load(&e->service_id) == service_id && is_alive(g, atomic_load(&e->owner));
 }
 
+/*
+ * Would one of them get requests that the other waits for? A wildcard is all addresses of its
+ * family: else another user's process could listen at one address beside it and have its requests.
+ */
+static bool overlap(const struct gid *a, const struct gid *b)
+{
+    return gid_is_ipv4(a) == gid_is_ipv4(b) &&
+           (gid_listen_rank(a, b) != 0 || gid_listen_rank(b, a) != 0);
+}
+
 /* Another entry for the same; of those after end only what is not being made at this moment. */
 static bool is_taken(const struct group *g, uint32_t mine, uint64_t service_id,
                      const struct gid *local)
@@ -58,7 +68,7 @@ static bool is_taken(const struct group *g, uint32_t mine, uint64_t service_id,
         if (i == mine || !is_for(g, e, service_id))
             continue;
         other = entry_local(e);
-        if (gid_equal(&other, local) && (i < mine || mine == SERVICES_MAX))
+        if (overlap(&other, local) && (i < mine || mine == SERVICES_MAX))
             return true;
     }
     return false;

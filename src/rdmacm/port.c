@@ -19,9 +19,32 @@
 #define DRAWS_MAX 64u
 #define BACKLOG_MAX 1024
 
+static const struct gid any_ipv4 = {{[10] = 0xff, [11] = 0xff}};
+
 static uint64_t service_of(const struct id_handle *h, uint16_t port)
 {
     return cm_service_id((uint32_t)h->rdma.ps, port);
+}
+
+/* The wildcard of IPv6 is that of IPv4 too, if the ID does not say otherwise. */
+static bool is_of_both(const struct id_handle *h)
+{
+    static const struct gid any;
+
+    return gid_equal(&h->service_local, &any) && !h->one_family;
+}
+
+static int take_service(const struct id_handle *h)
+{
+    struct node *node = process_node();
+    int result = inside->node_take_service(node, h->service_id, &h->service_local);
+
+    if (result != 0 || !is_of_both(h))
+        return result;
+    result = inside->node_take_service(node, h->service_id, &any_ipv4);
+    if (result != 0)
+        inside->node_give_service(node, h->service_id, &h->service_local);
+    return result;
 }
 
 static int take(struct id_handle *h, const struct endpoint *at)
@@ -31,20 +54,20 @@ static int take(struct id_handle *h, const struct endpoint *at)
     if (h->service_taken)
         return 0;
     process_lock();
-    result = inside->node_take_service(process_node(), service_of(h, at->port), &at->gid);
-    h->service_taken = result == 0;
-    process_unlock();
-    if (result != 0)
-        return result;
     h->service_id = service_of(h, at->port);
     h->service_local = at->gid;
-    return 0;
+    result = take_service(h);
+    h->service_taken = result == 0;
+    process_unlock();
+    return result;
 }
 
 void port_give_back(struct id_handle *h)
 {
     if (h->service_taken)
         inside->node_give_service(process_node(), h->service_id, &h->service_local);
+    if (h->service_taken && is_of_both(h))
+        inside->node_give_service(process_node(), h->service_id, &any_ipv4);
     h->service_taken = false;
 }
 
@@ -155,8 +178,7 @@ static int listen_there(struct id_handle *h, int backlog)
 
 EXPORT int rdma_listen(struct rdma_cm_id *id, int backlog)
 {
-    static const struct endpoint anywhere = {.family = AF_INET,
-                                             .gid = {{[10] = 0xff, [11] = 0xff}}};
+    const struct endpoint anywhere = {.family = AF_INET, .gid = any_ipv4};
     struct id_handle *h = id_of(id);
     int result = 0;
 

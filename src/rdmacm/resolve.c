@@ -49,6 +49,20 @@ static int resolve(struct id_handle *h, const struct endpoint *dst)
     return 0;
 }
 
+/* Who asks for no address means this host, at its own address if it has one, as with Linux. */
+static void mean_this_host(const struct id_handle *h, struct endpoint *dst)
+{
+    static const struct gid loopback = {{[15] = 1}};
+    static const struct gid loopback_ipv4 = {{[10] = 0xff, 0xff, 127, 0, 0, 1}};
+    struct endpoint own;
+
+    endpoint_read(&h->rdma.route.addr.src_addr, &own);
+    if (own.family != dst->family || endpoint_is_any(&own))
+        own.gid = dst->family == AF_INET ? loopback_ipv4 : loopback;
+    dst->gid = own.gid;
+    dst->scope_id = own.scope_id;
+}
+
 EXPORT int rdma_resolve_addr(struct rdma_cm_id *id, struct sockaddr *src_addr,
                              struct sockaddr *dst_addr, int timeout_ms)
 {
@@ -71,6 +85,8 @@ EXPORT int rdma_resolve_addr(struct rdma_cm_id *id, struct sockaddr *src_addr,
         result = port_bind(h, &src);
     if (result != 0)
         return id_result(result);
+    if (endpoint_is_any(&dst))
+        mean_this_host(h, &dst);
     endpoint_write(&dst, &id->route.addr.dst_storage);
     result = resolve(h, &dst);
     if (result == 0)

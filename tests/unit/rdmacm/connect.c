@@ -128,6 +128,80 @@ static void a_request_for_another_kind_of_queue_pair_is_refused(void **state)
     expect_and_ack(s->client_channel, RDMA_CM_EVENT_REJECTED, 9);
 }
 
+static struct ibv_qp_attr attributes(struct rdma_cm_id *id)
+{
+    struct ibv_qp_init_attr init;
+    struct ibv_qp_attr attr;
+
+    assert_int_equal(ibv_query_qp(id->qp, &attr, IBV_QP_STATE, &init), 0);
+    return attr;
+}
+
+/* The request carries both: the side that accepts answers in the same class of traffic. */
+static void options_of_the_client_reach_the_queue_pairs_of_both_sides(void **state)
+{
+    struct sides *s = *state;
+    uint8_t tos = 0x68;
+    uint8_t timeout = 9;
+
+    assert_int_equal(rdma_set_option(s->client, RDMA_OPTION_ID, RDMA_OPTION_ID_TOS, &tos, 1), 0);
+    assert_int_equal(
+        rdma_set_option(s->client, RDMA_OPTION_ID, RDMA_OPTION_ID_ACK_TIMEOUT, &timeout, 1), 0);
+    establish(s);
+    assert_int_equal(attributes(s->client).ah_attr.grh.traffic_class, tos);
+    assert_int_equal(attributes(s->client).timeout, timeout);
+    assert_int_equal(attributes(s->server).ah_attr.grh.traffic_class, tos);
+    assert_int_equal(attributes(s->server).timeout, timeout);
+}
+
+static void the_listeners_own_patience_goes_before_the_clients(void **state)
+{
+    struct sides *s = *state;
+    uint8_t timeout = 9;
+    uint8_t other = 11;
+
+    assert_int_equal(
+        rdma_set_option(s->client, RDMA_OPTION_ID, RDMA_OPTION_ID_ACK_TIMEOUT, &timeout, 1), 0);
+    assert_int_equal(
+        rdma_set_option(s->listener, RDMA_OPTION_ID, RDMA_OPTION_ID_ACK_TIMEOUT, &other, 1), 0);
+    establish(s);
+    assert_int_equal(attributes(s->client).timeout, timeout);
+    assert_int_equal(attributes(s->server).timeout, other);
+}
+
+static void the_wildcard_of_ipv6_is_met_over_ipv4_unless_it_is_of_one_family(void **state)
+{
+    struct sockaddr_in6 anywhere = {.sin6_family = AF_INET6, .sin6_port = htons(PORT + 1)};
+    struct sides *s = *state;
+    struct rdma_cm_event *event;
+
+    for (int one_family = 0; one_family <= 1; one_family++) {
+        sides_close(s);
+        sides_open(s, RDMA_PS_TCP);
+        assert_int_equal(rdma_destroy_id(s->listener), 0);
+        assert_int_equal(rdma_create_id(s->server_channel, &s->listener, s, RDMA_PS_TCP), 0);
+        assert_int_equal(rdma_set_option(s->listener, RDMA_OPTION_ID, RDMA_OPTION_ID_AFONLY,
+                                         &one_family, sizeof(one_family)),
+                         0);
+        assert_int_equal(rdma_bind_addr(s->listener, (struct sockaddr *)&anywhere), 0);
+        assert_int_equal(rdma_listen(s->listener, 4), 0);
+        resolve(s, PORT + 1);
+        make_qp(s->client);
+        if (one_family == 0)
+            ask(s, "hello");
+        else
+            assert_int_equal(rdma_connect(s->client, NULL), 0);
+    }
+    assert_true(readable(s->server_channel->fd, WAIT_MS));
+    assert_int_equal(fcntl(s->server_channel->fd, F_SETFL, O_NONBLOCK), 0);
+    if (rdma_get_cm_event(s->server_channel, &event) == 0) {
+        s->server = event->id;
+        rdma_ack_cm_event(event);
+        fail_msg("a request over IPv4 came to a listener of IPv6 alone");
+    }
+    expect_and_ack(s->client_channel, RDMA_CM_EVENT_REJECTED, 8);
+}
+
 /* False: the client was refused, for this process was away for longer than clients are patient. */
 static bool is_late_and_met(struct sides *s)
 {
@@ -314,6 +388,9 @@ int main(void)
         CASE(parameters_are_said_from_the_receivers_side),
         CASE(a_port_without_a_listener_refuses),
         CASE(a_request_for_another_kind_of_queue_pair_is_refused),
+        CASE(options_of_the_client_reach_the_queue_pairs_of_both_sides),
+        CASE(the_listeners_own_patience_goes_before_the_clients),
+        CASE(the_wildcard_of_ipv6_is_met_over_ipv4_unless_it_is_of_one_family),
         CASE(a_listener_that_comes_a_moment_late_is_met),
         CASE(a_refusal_carries_the_applications_words),
         CASE(a_request_that_nobody_fetched_is_refused_with_its_listener),

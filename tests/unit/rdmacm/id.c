@@ -10,6 +10,8 @@
 #include <string.h>
 #include <time.h>
 
+#define OTHER "192.0.2.8" /* beside 127.0.0.1 */
+
 struct bench {
     struct rdma_event_channel *channel;
     struct rdma_cm_id *id;
@@ -95,6 +97,72 @@ static void a_port_is_had_by_one_and_free_again_after_it(void **state)
     assert_int_equal(bind_to(b->id, "127.0.0.1", PORT), 0); /* another port space */
 }
 
+static struct sockaddr_storage at_port(const char *address, uint16_t port)
+{
+    struct sockaddr_storage storage = {.ss_family = strchr(address, ':') ? AF_INET6 : AF_INET};
+    struct sockaddr_in *in = (struct sockaddr_in *)&storage;
+    struct sockaddr_in6 *in6 = (struct sockaddr_in6 *)&storage;
+
+    if (storage.ss_family == AF_INET) {
+        *in = ipv4(address, port);
+    } else {
+        in6->sin6_port = htons(port);
+        assert_int_equal(inet_pton(AF_INET6, address, &in6->sin6_addr), 1);
+    }
+    return storage;
+}
+
+/* Else one user could take from another what comes to an address of the other's wildcard. */
+static void a_wildcard_has_its_port_at_all_addresses_of_its_families(void **state)
+{
+    static const struct {
+        const char *first;
+        const char *second;
+        int one_family; /* of IPv6 */
+        bool free;
+    } rows[] = {
+        {"0.0.0.0", "127.0.0.1", 0, false},
+        {"127.0.0.1", "0.0.0.0", 0, false},
+        {"::", "::1", 0, false},
+        {"::1", "::", 0, false},
+        {"::", "0.0.0.0", 0, false},
+        {"::", "127.0.0.1", 0, false},
+        {"127.0.0.1", "::", 0, false},
+        {"::", "::1", 1, false},
+        {"::", "0.0.0.0", 1, true},
+        {"0.0.0.0", "::", 1, true},
+        {"::", "127.0.0.1", 1, true},
+        {"::1", "127.0.0.1", 0, true},
+        {"0.0.0.0", "::1", 0, true},
+    };
+    struct bench *b = *state;
+
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        struct sockaddr_storage first = at_port(rows[i].first, PORT);
+        struct sockaddr_storage second = at_port(rows[i].second, PORT);
+        struct rdma_cm_id *ids[2];
+        int result;
+
+        for (int j = 0; j < 2; j++) {
+            assert_int_equal(rdma_create_id(b->channel, &ids[j], NULL, RDMA_PS_TCP), 0);
+            assert_int_equal(rdma_set_option(ids[j], RDMA_OPTION_ID, RDMA_OPTION_ID_AFONLY,
+                                             (void *)&rows[i].one_family, sizeof(int)),
+                             0);
+        }
+        assert_int_equal(rdma_bind_addr(ids[0], (struct sockaddr *)&first), 0);
+        result = rdma_bind_addr(ids[1], (struct sockaddr *)&second);
+        assert_int_equal(result, rows[i].free ? 0 : -1);
+        if (!rows[i].free)
+            assert_int_equal(errno, EADDRINUSE);
+        assert_int_equal(rdma_destroy_id(ids[0]), 0);
+        assert_int_equal(rdma_destroy_id(ids[1]), 0);
+        assert_int_equal(rdma_create_id(b->channel, &ids[0], NULL, RDMA_PS_TCP), 0);
+        assert_int_equal(rdma_bind_addr(ids[0], (struct sockaddr *)&second),
+                         0); /* all given back */
+        assert_int_equal(rdma_destroy_id(ids[0]), 0);
+    }
+}
+
 static void those_who_say_so_share_a_port_until_one_listens(void **state)
 {
     struct bench *b = *state;
@@ -130,6 +198,34 @@ static void an_address_without_a_way_there_is_an_error_that_comes_as_event(void 
 
     assert_int_equal(rdma_resolve_addr(b->id, NULL, (struct sockaddr *)&there, 100), 0);
     expect_and_ack(b->channel, RDMA_CM_EVENT_ADDR_ERROR, -ENETUNREACH);
+}
+
+static void no_address_at_all_is_this_host(void **state)
+{
+    static const struct {
+        const char *own; /* NULL: not bound */
+        const char *asked;
+        const char *found;
+    } rows[] = {
+        {NULL, "0.0.0.0", "127.0.0.1"},
+        {OTHER, "0.0.0.0", OTHER},
+        {NULL, "::", "::1"},
+    };
+    struct bench *b = *state;
+
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        struct sockaddr_storage there = at_port(rows[i].asked, PORT);
+        struct sockaddr_storage found = at_port(rows[i].found, PORT);
+        struct rdma_cm_id *id;
+
+        assert_int_equal(rdma_create_id(b->channel, &id, NULL, RDMA_PS_TCP), 0);
+        if (rows[i].own != NULL)
+            assert_int_equal(bind_to(id, rows[i].own, 0), 0);
+        assert_int_equal(rdma_resolve_addr(id, NULL, (struct sockaddr *)&there, 100), 0);
+        expect_and_ack(b->channel, RDMA_CM_EVENT_ADDR_RESOLVED, 0);
+        assert_memory_equal(&id->route.addr.dst_storage, &found, sizeof(struct sockaddr_in6));
+        assert_int_equal(rdma_destroy_id(id), 0);
+    }
 }
 
 static void resolving_fills_in_addresses_and_the_path(void **state)
@@ -245,9 +341,11 @@ int main(void)
         CASE(an_address_of_ours_brings_its_device_and_the_wildcard_none),
         CASE(an_address_that_is_not_ours_has_no_device),
         CASE(a_port_is_had_by_one_and_free_again_after_it),
+        CASE(a_wildcard_has_its_port_at_all_addresses_of_its_families),
         CASE(those_who_say_so_share_a_port_until_one_listens),
         CASE(a_port_is_drawn_for_those_who_name_none),
         CASE(an_address_without_a_way_there_is_an_error_that_comes_as_event),
+        CASE(no_address_at_all_is_this_host),
         CASE(resolving_fills_in_addresses_and_the_path),
         CASE(a_channel_is_readable_when_an_event_is_there),
         CASE(events_that_wait_go_along_to_another_channel),
@@ -257,5 +355,7 @@ int main(void)
     };
 
     enter_namespace();
+    if (system("ip address add " OTHER "/32 dev lo") != 0)
+        return 77;
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
