@@ -89,7 +89,8 @@ void pair_create_qps(struct pair *p, enum ibv_qp_type type, uint64_t operations)
 
 static struct ibv_ah_attr loopback_address(const struct pair *p)
 {
-    struct ibv_ah_attr attr = {.is_global = 1, .port_num = 1};
+    struct ibv_ah_attr attr = {
+        .is_global = 1, .port_num = 1, .static_rate = (uint8_t)p->static_rate};
     int index = gid_index(p->context, p->ipv4);
 
     attr.grh.sgid_index = (uint8_t)index;
@@ -123,7 +124,7 @@ void to_rtr(struct pair *p, struct ibv_qp *qp, uint32_t peer_qpn)
 {
     struct ibv_qp_attr attr = {
         .qp_state = IBV_QPS_RTR,
-        .path_mtu = IBV_MTU_1024,
+        .path_mtu = p->path_mtu != 0 ? p->path_mtu : IBV_MTU_1024,
         .dest_qp_num = peer_qpn,
         .rq_psn = START_PSN,
         .max_dest_rd_atomic = 4,

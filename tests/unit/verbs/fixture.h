@@ -48,6 +48,8 @@ struct pair {
     struct ibv_mr *mr;
     struct ibv_ah *ah; /* UD: to the loopback address */
     bool ipv4;
+    enum ibv_rate static_rate; /* of the way to each other */
+    enum ibv_mtu path_mtu;     /* 0: 1024 */
 };
 
 /* Opens all but the queue pairs. */

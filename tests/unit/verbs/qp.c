@@ -3,8 +3,9 @@
 #include "fixture.h"
 
 #include <errno.h>
-#include <time.h>
+#include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 static struct ibv_qp_init_attr classic(const struct pair *p, enum ibv_qp_type type)
 {
@@ -371,6 +372,46 @@ static void a_rate_limit_is_kept_and_lifted(void **state)
     pair_close(&p);
 }
 
+#define LARGE (UINT32_C(16) << 20)
+
+/* 64 MiB at 2.5 Gb/s take 215 ms; a busy machine can only make it longer. */
+static void the_static_rate_of_an_address_is_kept(void **state)
+{
+    uint8_t *memory = calloc(1, LARGE);
+    struct timespec start, end;
+    struct ibv_mr *mr;
+    struct pair p;
+
+    (void)state;
+    assert_non_null(memory);
+    pair_open(&p);
+    p.static_rate = IBV_RATE_2_5_GBPS;
+    p.path_mtu = IBV_MTU_4096;
+    pair_create_qps(&p, IBV_QPT_RC, 0);
+    pair_connect(&p);
+    mr = ibv_reg_mr(p.pd, memory, LARGE, IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE);
+    assert_non_null(mr);
+    clock_gettime(CLOCK_MONOTONIC, &start);
+    for (int i = 0; i < 4; i++) {
+        struct ibv_sge sge = {.addr = (uintptr_t)memory, .length = LARGE, .lkey = mr->lkey};
+        struct ibv_send_wr wr = {
+            .opcode = IBV_WR_RDMA_WRITE,
+            .sg_list = &sge,
+            .num_sge = 1,
+            .wr.rdma = {.remote_addr = (uintptr_t)memory, .rkey = mr->rkey},
+        };
+
+        post_request(&p, &wr);
+        expect_success(p.send_cq);
+    }
+    clock_gettime(CLOCK_MONOTONIC, &end);
+    assert_true((end.tv_sec - start.tv_sec) * 1000 + (end.tv_nsec - start.tv_nsec) / 1000000 >=
+                200);
+    assert_int_equal(ibv_dereg_mr(mr), 0);
+    pair_close(&p);
+    free(memory);
+}
+
 static uint32_t rate_of(struct ibv_qp *qp)
 {
     struct ibv_qp_init_attr init;
@@ -559,6 +600,7 @@ int main(void)
         cmocka_unit_test(addresses_that_cannot_be_used_are_refused),
         cmocka_unit_test(attributes_that_do_not_exist_are_refused),
         cmocka_unit_test(a_rate_limit_is_kept_and_lifted),
+        cmocka_unit_test(the_static_rate_of_an_address_is_kept),
         cmocka_unit_test(rate_limit_is_an_attribute_of_rts),
         cmocka_unit_test(rate_limits_that_cannot_be_are_refused),
         cmocka_unit_test(sqd_tells_when_it_is_drained_and_goes_on),
