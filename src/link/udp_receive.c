@@ -200,10 +200,14 @@ static bool is_ours(const struct udp *u, const struct arrival *a, uint8_t slot)
            gid_is_multicast(&a->dst);
 }
 
-/* Whether a packet socket has shown it, too. */
-static bool came_raw(const struct udp *u, const struct arrival *a, uint8_t slot)
+/*
+ * Whether a packet socket has shown it, too. What this host sends to an address of an Ethernet
+ * interface the kernel says to have come by that.
+ */
+static bool came_raw(struct udp *u, const struct arrival *a, uint8_t slot)
 {
-    return u->config.raw && slot == u->slot && !a->on_loopback && !gid_is_multicast(&a->dst);
+    return u->config.raw && slot == u->slot && !a->on_loopback && !gid_is_multicast(&a->dst) &&
+           !routes_is_local(&u->routes, &a->src, udp_now_ns());
 }
 
 /* One at the least: an empty one is one, too. */

@@ -428,6 +428,56 @@ static void what_only_whole_frames_show_is_checked(void **state)
     assert_int_equal(far.seen_count, 1);
 }
 
+/* One datagram from each of count source ports, between which the kernel chooses sockets. */
+static void send_from_ports(struct member *from, struct path path, uint8_t slot, uint16_t count)
+{
+    struct shipment s = {.path = path, .slot = slot, .count = 1, .len = 64};
+
+    for (s.src_port = 0xc000; s.src_port < 0xc000 + count; s.src_port++)
+        assert_int_equal(member_send(from, &s), 0);
+}
+
+/*
+ * A kernel that does not choose sockets by slot gives some of what a raw process has seen to
+ * another, which hands it over.
+ */
+static void what_is_handed_over_to_a_raw_process_is_not_taken_twice(void **state)
+{
+    static const struct udp_config plain_by_chance = {.no_bpf = true, .send_sockets = 64};
+    static const struct udp_config raw_by_chance = {.no_bpf = true, .raw = true};
+    const struct path here4 = {.src = path_ipv4().dst, .dst = path_ipv4().dst};
+    const struct path here6 = {.src = path_ipv6().dst, .dst = path_ipv6().dst};
+    struct link_counters c, of_other;
+    const uint16_t count = 64;
+
+    (void)state;
+    start_with(&other, far_namespace, &plain_by_chance); /* makes the group */
+    start_with(&far, far_namespace, &raw_by_chance);
+    start_with(&near, near_namespace, &raw);
+    send_from_ports(&near, path_ipv4(), far.slot, count);
+    send_from_ports(&near, path_ipv6(), far.slot, count);
+    member_await(&far, 2u * count);
+    for (uint32_t i = 0;; i++) {
+        of_other = member_counters(&other);
+        c = member_counters(&far);
+        if (c.raw_twice > 0 && c.raw_twice == of_other.wrong_slot_segments)
+            break;
+        assert_true(i < 1000);
+        usleep(10000);
+    }
+    assert_int_equal(c.handed_over, c.raw_twice);
+    assert_int_equal(far.seen_count, 2 * count);
+    assert_int_equal(other.seen_count, 0);
+
+    /* What is for the other, and what this host sends, has come once only. */
+    send_from_ports(&near, path_ipv4(), other.slot, count);
+    send_from_ports(&other, here4, far.slot, count);
+    send_from_ports(&other, here6, far.slot, count);
+    member_await(&other, count);
+    member_await(&far, 4u * count);
+    assert_int_equal(member_counters(&far).icrc_error, 0);
+}
+
 /* The next process that has the slot is not deaf for it. */
 static void a_slot_hears_again_after_a_raw_process(void **state)
 {
@@ -470,6 +520,8 @@ int main(void)
         cmocka_unit_test_teardown(raw_frames_and_udp_payloads_understand_each_other, end_members),
         cmocka_unit_test_teardown(raw_packets_leave_as_they_were_made, end_members),
         cmocka_unit_test_teardown(what_only_whole_frames_show_is_checked, end_members),
+        cmocka_unit_test_teardown(what_is_handed_over_to_a_raw_process_is_not_taken_twice,
+                                  end_members),
         cmocka_unit_test_teardown(a_slot_hears_again_after_a_raw_process, end_members),
         cmocka_unit_test_teardown(without_the_capability_it_says_so, end_members),
     };
