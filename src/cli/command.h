@@ -14,6 +14,9 @@ struct command {
     int (*main)(int argc, char **argv); /* returns the exit status */
 };
 
+/* Notes why standard output failed (an errno), for who looks when it happens: main says it. */
+void command_output_failed(int error);
+
 int command_devices(int argc, char **argv);
 int command_pcap(int argc, char **argv);
 int command_ping(int argc, char **argv);

@@ -7,9 +7,12 @@
 
 #include <argp.h>
 #include <errno.h>
+#include <signal.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #define EXIT_USAGE 2
 
@@ -56,16 +59,18 @@ static const char examples[] =
     "Whether a peer keeps the rules, packet by packet:\n"
     "  uroce script tests/scripts\n";
 
-static void print_help(void)
+static void print_help(FILE *out)
 {
-    puts("uroce: RDMA over UDP in userspace, with no adapter, kernel module or root\n"
-         "\n"
-         "usage: uroce COMMAND [ARGUMENTS]\n");
+    fputs("uroce: RDMA over UDP in userspace, with no adapter, kernel module or root\n"
+          "\n"
+          "usage: uroce COMMAND [ARGUMENTS]\n\n",
+          out);
     for (size_t i = 0; i < COMMAND_COUNT; i++)
-        printf("  %-9s %s\n", commands[i].name, commands[i].summary);
-    printf("\n%s\n", examples);
-    puts("`uroce COMMAND --help` says more of one; so do the manual pages uroce(1) and\n"
-         "uroce-environment(7).");
+        fprintf(out, "  %-9s %s\n", commands[i].name, commands[i].summary);
+    fprintf(out, "\n%s\n", examples);
+    fputs("`uroce COMMAND --help` says more of one; so do the manual pages uroce(1) and\n"
+          "uroce-environment(7).\n",
+          out);
 }
 
 static const struct command *command_find(const char *name)
@@ -77,37 +82,77 @@ static const struct command *command_find(const char *name)
     return NULL;
 }
 
-/* The status, or failure when what was printed did not all get out (a full disk). */
-static int written(int status)
+static int output_error; /* 0: not known */
+
+void command_output_failed(int error)
 {
+    output_error = error;
+}
+
+/* What was printed and did not all get out (a full disk) is a failure, also of argp's --help. */
+static void check_output(int status, void *unused)
+{
+    (void)unused;
+    errno = output_error;
     if (fflush(stdout) == 0 && !ferror(stdout))
-        return status;
-    fprintf(stderr, "uroce: cannot write to standard output: %s\n", strerror(errno));
-    return status != 0 ? status : EXIT_FAILURE;
+        return;
+    if (errno != EPIPE) /* else nobody reads on, and nobody minds */
+        fprintf(stderr, "uroce: cannot write to standard output%s%s\n", errno != 0 ? ": " : "",
+                errno != 0 ? strerror(errno) : "");
+    _exit(status != 0 ? status : EXIT_FAILURE);
+}
+
+/* argv[0] is to become the name of the command. */
+static int command_start(const struct command *command, int argc, char **argv)
+{
+    char name[64];
+
+    snprintf(name, sizeof(name), "uroce %s", command->name);
+    argv[0] = name;
+    argp_err_exit_status = EXIT_USAGE;
+    argp_program_version = "uroce " UROCE_VERSION;
+    /* When nobody reads on (`| head`), end quietly, also if our parent ignores the signal; what a
+     * program that is run does then is its own affair. */
+    if (command->main != command_run)
+        signal(SIGPIPE, SIG_DFL);
+    return command->main(argc, argv);
+}
+
+static bool is_word(const char *word, const char *name, const char *letter)
+{
+    return strcmp(word, name) == 0 || strcmp(word, letter) == 0;
 }
 
 int main(int argc, char **argv)
 {
-    char name[64];
+    static char help_option[] = "--help";
+    char *help_words[] = {NULL, help_option, NULL};
+    const char *word = argc > 1 ? argv[1] : "";
+    const bool asks_help = is_word(word, "--help", "-h") || strcmp(word, "help") == 0;
     const struct command *command;
-    const char *word = argc > 1 ? argv[1] : "--help";
 
-    if (strcmp(word, "--version") == 0 || strcmp(word, "-V") == 0) {
+    if (on_exit(check_output, NULL) != 0)
+        return EXIT_FAILURE;
+    if (argc <= 1) {
+        print_help(stderr);
+        return EXIT_USAGE;
+    }
+    if (is_word(word, "--version", "-V")) {
         puts("uroce " UROCE_VERSION);
-        return written(0);
+        return EXIT_SUCCESS;
     }
-    if (strcmp(word, "--help") == 0 || strcmp(word, "-h") == 0 || strcmp(word, "help") == 0) {
-        print_help();
-        return written(argc > 1 ? 0 : EXIT_USAGE);
+    if (asks_help && argc == 2) {
+        print_help(stdout);
+        return EXIT_SUCCESS;
     }
+    if (asks_help)
+        word = argv[2];
     command = command_find(word);
     if (!command) {
         fprintf(stderr, "uroce: there is no command '%s'; `uroce --help` lists what there is\n",
                 word);
         return EXIT_USAGE;
     }
-    snprintf(name, sizeof(name), "uroce %s", command->name);
-    argv[1] = name;
-    argp_err_exit_status = EXIT_USAGE;
-    return written(command->main(argc - 1, argv + 1));
+    return asks_help ? command_start(command, 2, help_words)
+                     : command_start(command, argc - 1, argv + 1);
 }

@@ -444,9 +444,12 @@ static int write_html(struct pcap_run *run)
 /* Says what failed, if anything, and turns it all into the exit status. */
 static int finish(const struct pcap_run *run, int error)
 {
+    /* Of what is printed main tells, once for all commands. */
     errno = 0;
-    if (error == 0 && (fflush(stdout) != 0 || ferror(stdout)))
-        error = output_error();
+    if (fflush(stdout) != 0 || ferror(stdout)) {
+        command_output_failed(error != 0 ? -error : errno);
+        return STATUS_FAILED;
+    }
     if (error != 0) {
         fprintf(stderr, "uroce pcap: stopped after frame %" PRIu64 ": %s\n",
                 run->capture.frame_count, strerror(-error));
@@ -532,8 +535,6 @@ int command_pcap(int argc, char **argv)
     int status;
 
     argp_parse(&argp, argc, argv, 0, NULL, &options);
-    /* When nobody reads on (`| head`), end quietly, also if our parent ignores the signal. */
-    signal(SIGPIPE, SIG_DFL);
     /* What comes in by a pipe may be live. */
     if (options.interface != NULL || strcmp(options.path, "-") == 0)
         setvbuf(stdout, NULL, _IOLBF, 0);

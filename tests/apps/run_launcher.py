@@ -284,12 +284,41 @@ def no_program_at_all_is_a_usage_error(bench):
 
 
 def output_that_does_not_get_out_is_a_failure(bench):
-    for words in (["--help"], ["--version"], ["devices"]):
+    for words in (["--help"], ["--version"], ["devices"], ["run", "--help"], ["stat", "--json"],
+                  ["ping", "-c", "1", "127.0.0.1"], ["run", "--dry-run", "true"]):
         with open("/dev/full", "w", encoding="ascii") as full:
             done = subprocess.run([*bench.enter, *bench.drop, bench.uroce, *words], stdout=full,
                                   stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
                                   timeout=programs.HANGING_S, check=False)
         Result(done.returncode, "", done.stderr).check(1, "standard output")
+        assert len(done.stderr.splitlines()) == 1, done.stderr
+
+
+def who_stops_reading_is_not_complained_about(bench):
+    for words in (["devices"], ["run", "--help"], ["stat", "--json"]):
+        reader, writer = os.pipe()
+        os.close(reader)
+        done = subprocess.run([*bench.enter, *bench.drop, bench.uroce, *words], stdout=writer,
+                              stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
+                              restore_signals=False, timeout=programs.HANGING_S, check=False)
+        os.close(writer)
+        assert not done.stderr, done.stderr
+
+
+def help_and_version_are_had_in_each_usual_way(bench):
+    for words in (["--help"], ["-h"], ["help"], ["help", "run"], ["run", "--help"]):
+        result = bench.run(*words[1:], command=words[0])
+        result.check(0)
+        assert ("--record-limit" in result.out) == ("run" in words), result.out
+    for words in (["--version"], ["-V"], ["pcap", "--version"]):
+        result = bench.run(*words[1:], command=words[0])
+        result.check(0)
+        assert result.out.startswith("uroce "), result.out
+    result = bench.run(command="nonsense")
+    result.check(USAGE, "no command 'nonsense'")
+    done = subprocess.run([bench.uroce], capture_output=True, text=True, check=False)
+    Result(done.returncode, done.stdout, done.stderr).check(USAGE, "usage: uroce COMMAND")
+    assert not done.stdout, done.stdout
 
 
 CASES = [value for value in list(globals().values())
