@@ -24,6 +24,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #define PROGRESS_FRAMES 65536u /* between two looks whether to say how far it is */
@@ -68,6 +69,7 @@ struct pcap_run {
     struct printer printer;
     struct ladder ladder;
     struct tracker tracker;
+    FILE *html; /* or NULL */
     int json_error;
     bool progress; /* is shown */
     bool cut;      /* the file ended within a record, or made no sense from there */
@@ -423,22 +425,45 @@ static int print_end(struct pcap_run *run)
     return 0;
 }
 
-static int write_html(struct pcap_run *run)
+static bool is_same_file(const char *a, const char *b)
 {
-    FILE *out = fopen(run->options->html, "we");
-    int error = 0;
+    struct stat of_a, of_b;
 
-    if (out == NULL)
-        return -errno;
+    return stat(a, &of_a) == 0 && stat(b, &of_b) == 0 && of_a.st_dev == of_b.st_dev &&
+           of_a.st_ino == of_b.st_ino;
+}
+
+/* Before anything is read, which may take hours. Returns false with the reason said. */
+static bool open_html(struct pcap_run *run)
+{
+    const struct pcap_options *o = run->options;
+
+    if (o->html == NULL)
+        return true;
+    if (o->path != NULL && is_same_file(o->path, o->html)) {
+        fprintf(stderr, "uroce pcap: --html %s would overwrite the capture\n", o->html);
+        return false;
+    }
+    run->html = fopen(o->html, "we");
+    if (run->html == NULL)
+        fprintf(stderr, "uroce pcap: %s: %s\n", o->html, strerror(errno));
+    return run->html != NULL;
+}
+
+/* Returns false with the reason said. */
+static bool write_html(struct pcap_run *run)
+{
+    bool bad;
+
     errno = 0;
-    html_print(&run->tracker, &run->options->selection, run->capture.name, out);
-    if (ferror(out))
-        error = errno != 0 ? -errno : -EIO;
-    if (fclose(out) != 0 && error == 0)
-        error = -errno;
-    if (error != 0)
-        fprintf(stderr, "uroce pcap: %s: %s\n", run->options->html, strerror(-error));
-    return error;
+    html_print(&run->tracker, &run->options->selection, run->capture.name, run->html);
+    bad = ferror(run->html);
+    bad |= fclose(run->html) != 0;
+    run->html = NULL;
+    if (bad)
+        fprintf(stderr, "uroce pcap: %s: %s\n", run->options->html,
+                strerror(errno != 0 ? errno : EIO));
+    return !bad;
 }
 
 /* Says what failed, if anything, and turns it all into the exit status. */
@@ -490,16 +515,13 @@ static int open_capture(struct pcap_run *run)
     return 0;
 }
 
-static int run_pcap(struct pcap_run *run)
+/* From the first frame to the last word; returns the exit status. */
+static int tell(struct pcap_run *run)
 {
-    uint64_t hash_key[2];
+    bool html_bad = false;
+    int status;
     int error;
 
-    if (getrandom(hash_key, sizeof(hash_key), 0) != sizeof(hash_key))
-        return finish(run, -errno);
-    if (open_capture(run) != 0)
-        return STATUS_FAILED;
-    tracker_init(&run->tracker, run->options->flows_max, hash_key);
     if (run->options->view == VIEW_MESSAGES)
         tracker_set_message(&run->tracker, show_message, run);
     error = take_capture(run);
@@ -510,12 +532,30 @@ static int run_pcap(struct pcap_run *run)
         error = print_end(run);
     if (error == 0)
         error = output_error();
-    if (error == 0 && run->options->html != NULL)
-        error = write_html(run);
-    error = finish(run, error);
-    tracker_fini(&run->tracker);
+    if (error == 0 && run->html != NULL)
+        html_bad = !write_html(run);
+    status = finish(run, error);
+    return html_bad ? STATUS_FAILED : status;
+}
+
+static int run_pcap(struct pcap_run *run)
+{
+    uint64_t hash_key[2];
+    int status = STATUS_FAILED;
+
+    if (getrandom(hash_key, sizeof(hash_key), 0) != sizeof(hash_key))
+        return finish(run, -errno);
+    if (open_capture(run) != 0)
+        return STATUS_FAILED;
+    if (open_html(run)) {
+        tracker_init(&run->tracker, run->options->flows_max, hash_key);
+        status = tell(run);
+        tracker_fini(&run->tracker);
+    }
+    if (run->html != NULL)
+        fclose(run->html);
     capture_close(&run->capture);
-    return error;
+    return status;
 }
 
 int command_pcap(int argc, char **argv)

@@ -640,9 +640,23 @@ class Faults(unittest.TestCase):
                 with self.subTest(page=name):
                     self.assertEqual(([], []), (page.open, page.fetched))
                     self.assertEqual(name == "marks", page.bars > 10)
-            done = self.uroce.run(packets.pcap([]), "--html", "/nonexistent/page.html")
-            self.assertEqual(2, done.returncode)
-        self.assertEqual(2, self.uroce.run(packets.pcap([]), "--html", "/dev/full").returncode)
+
+    def test_a_page_that_cannot_be_written_is_told_by_its_name_alone(self):
+        with tempfile.TemporaryDirectory() as folder:
+            capture = os.path.join(folder, "a.pcap")
+            with open(capture, "wb") as f:
+                f.write(packets.pcap([]))
+            for page in ("/nonexistent/page.html", "/dev/full", folder, capture):
+                done = subprocess.run([UROCE, "pcap", "--html", page, capture],
+                                      capture_output=True, text=True)
+                with self.subTest(page=page):
+                    self.assertEqual(2, done.returncode)
+                    self.assertEqual(1, len(done.stderr.splitlines()), done.stderr)
+                    self.assertIn(page, done.stderr)
+                    if page != "/dev/full": # which is not full before it is written to
+                        self.assertEqual("", done.stdout)
+            with open(capture, "rb") as f:
+                self.assertEqual(packets.pcap([]), f.read())
 
     def test_an_interface_is_looked_at_live(self):
         if os.environ.get("LD_PRELOAD"):
