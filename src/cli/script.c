@@ -32,7 +32,8 @@ struct script_tool {
     bool check; /* read the scripts only */
     bool mutate;
     const char *self;
-    const char *peer; /* HOST or HOST:PORT of a responder; NULL: the engine */
+    char host[256]; /* where a responder listens; "": the engine */
+    const char *port;
     uint32_t settle_ms;
     uint32_t passed;
     uint32_t failed;
@@ -60,7 +61,8 @@ static bool add_path(struct script_tool *t, const char *path)
     return t->paths[t->path_count++] != NULL;
 }
 
-/* All scripts below a folder, in order of their names, depth folders deep. */
+/* All scripts below a folder, in order of their names, depth folders deep. What cannot be read has
+ * its turn, too, and is told then. */
 static bool add_folder(struct script_tool *t, const char *folder, unsigned depth)
 {
     struct dirent **names;
@@ -71,11 +73,11 @@ static bool add_folder(struct script_tool *t, const char *folder, unsigned depth
         fprintf(stderr, "%s: %s: %s\n", t->self, folder, strerror(errno));
     for (int i = 0; i < count; i++) {
         char path[4096];
-        struct stat st;
+        struct stat st = {0};
 
         snprintf(path, sizeof(path), "%s/%s", folder, names[i]->d_name);
-        if (good && names[i]->d_name[0] != '.' && stat(path, &st) == 0) {
-            if (S_ISDIR(st.st_mode) && depth > 0)
+        if (good && names[i]->d_name[0] != '.') {
+            if (stat(path, &st) == 0 && S_ISDIR(st.st_mode) && depth > 0)
                 good = add_folder(t, path, depth - 1);
             else if (ends_with(path, SUFFIX))
                 good = add_path(t, path);
@@ -89,19 +91,24 @@ static bool add_folder(struct script_tool *t, const char *folder, unsigned depth
 
 static bool add_argument(struct script_tool *t, const char *path)
 {
+    const uint32_t count = t->path_count;
     struct stat st;
 
-    if (stat(path, &st) == 0 && S_ISDIR(st.st_mode))
-        return add_folder(t, path, FOLDER_DEPTH_MAX);
-    return add_path(t, path);
+    if (stat(path, &st) != 0 || !S_ISDIR(st.st_mode))
+        return add_path(t, path);
+    if (!add_folder(t, path, FOLDER_DEPTH_MAX))
+        return false;
+    if (t->path_count == count)
+        fprintf(stderr, "%s: %s: no script (*" SUFFIX ") is in this folder\n", t->self, path);
+    return t->path_count > count;
 }
 
 /* --- one script --- */
 
-/* The text, or NULL with the reason said. */
+/* The text of a file, of standard input if it is called -; NULL with the reason said. */
 static char *read_file(const struct script_tool *t, const char *path, size_t *len)
 {
-    FILE *file = fopen(path, "rb");
+    FILE *file = strcmp(path, "-") == 0 ? stdin : fopen(path, "rb");
     char *text = malloc(SCRIPT_TEXT_MAX + 1);
 
     if (file != NULL && text != NULL)
@@ -111,7 +118,7 @@ static char *read_file(const struct script_tool *t, const char *path, size_t *le
         free(text);
         text = NULL;
     }
-    if (file != NULL)
+    if (file != NULL && file != stdin)
         fclose(file);
     return text;
 }
@@ -251,6 +258,21 @@ static unsigned long parse_number(struct argp_state *state, const char *text, un
     return value;
 }
 
+/* Who is meant is asked for when all is read, but not whether anybody can be meant. */
+static void take_peer(struct script_tool *t, const char *text, struct argp_state *state)
+{
+    const size_t host_len = strcspn(text, ",");
+    const char *port = text[host_len] == ',' ? text + host_len + 1 : PORT_DEFAULT;
+    unsigned long number = strtoul(port, NULL, 10);
+
+    if (host_len == 0 || host_len >= sizeof(t->host))
+        argp_error(state, "'%s' should begin with the name or address of a host", text);
+    if (port[strspn(port, "0123456789")] != '\0' || number < 1 || number > UINT16_MAX)
+        argp_error(state, "'%s' is not a port from 1 to 65535", port);
+    snprintf(t->host, sizeof(t->host), "%.*s", (int)host_len, text);
+    t->port = port;
+}
+
 static error_t parse_option(int key, char *text, struct argp_state *state)
 {
     struct script_tool *t = state->input;
@@ -260,7 +282,7 @@ static error_t parse_option(int key, char *text, struct argp_state *state)
         t->verbose = true;
         return 0;
     case 'p':
-        t->peer = text;
+        take_peer(t, text, state);
         return 0;
     case KEY_SETTLE:
         t->settle_ms = (uint32_t)parse_number(state, text, 60000, "a time in milliseconds");
@@ -291,17 +313,12 @@ static error_t parse_option(int key, char *text, struct argp_state *state)
 static struct subject *open_peer(const struct script_tool *t)
 {
     char error[SCRIPT_ERROR_SIZE] = "no memory";
-    char host[256];
-    const char *comma;
     struct subject *subject;
 
-    if (t->peer == NULL) {
+    if (t->host[0] == '\0') {
         subject = engine_subject_new();
     } else {
-        comma = strchr(t->peer, ',');
-        snprintf(host, sizeof(host), "%.*s",
-                 comma != NULL ? (int)(comma - t->peer) : (int)strlen(t->peer), t->peer);
-        subject = remote_subject_new(host, comma != NULL ? comma + 1 : PORT_DEFAULT, error);
+        subject = remote_subject_new(t->host, t->port, error);
         if (subject != NULL)
             subject->settle_ns = t->settle_ms * UINT64_C(1000000);
     }
@@ -312,7 +329,7 @@ static struct subject *open_peer(const struct script_tool *t)
 
 static void close_peer(const struct script_tool *t)
 {
-    if (t->peer == NULL)
+    if (t->host[0] == '\0')
         engine_subject_free(t->subject);
     else
         remote_subject_free(t->subject);
@@ -323,7 +340,7 @@ int command_script(int argc, char **argv)
     static const struct argp argp = {
         .options = option_list,
         .parser = parse_option,
-        .args_doc = "FILE|FOLDER...",
+        .args_doc = "FILE|FOLDER|-...",
         .doc = doc,
     };
     static struct script_tool tool;

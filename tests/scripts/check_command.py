@@ -28,10 +28,15 @@ CASES = [
     ("a script that cannot be carried out", {"a.roce": BROKEN}, [], 1, "does not fit in 16 bits", 0),
     ("a file that is no script", {"a.roce": GOOD, "b.roce": NONE}, [], 2, "1 not understood", 1),
     ("a file of other bytes", {"a.roce": BINARY}, [], 2, "1 not understood", 1),
-    ("a folder without scripts", {"a.txt": GOOD}, [], 2, "0 passed, 0 failed", 0),
+    ("a folder without scripts", {"a.txt": GOOD}, [], 2, "0 passed, 0 failed, 1 not understood", 1),
     ("scripts that are only read", {"a.roce": WRONG}, ["--check"], 0, "1 passed", 0),
     ("an expectation that is made wrong", {"a.roce": GOOD}, ["--mutate"], 0, "1 passed", 0),
     ("a file that is not there", {"a.roce": GOOD}, ["/nowhere.roce"], 2, "1 not understood", 1),
+    ("a script on standard input", {"a.roce": GOOD}, ["-"], 0, "ok       -: nothing is sent", 0),
+    ("a link that leads nowhere", {"a.roce": GOOD, "b.roce": None}, [], 2, "1 not understood", 1),
+    ("a port that is none", {"a.roce": GOOD}, ["--peer", "127.0.0.1,x"], 2, "", 2),
+    ("a port that is too large", {"a.roce": GOOD}, ["--peer", "127.0.0.1,65537"], 2, "", 2),
+    ("a peer without a name", {"a.roce": GOOD}, ["--peer", ",1"], 2, "", 2),
     ("a peer that is not there", {"a.roce": GOOD}, ["--peer", "127.0.0.1,1"], 2, "", 1),
     ("a PSN that is none", {"a.roce": GOOD}, ["--psn", "0x1000000"], 2, "", None),
 ]
@@ -42,9 +47,12 @@ def trouble(uroce, case):
     _, files, arguments, status, said, error_lines = case
     with tempfile.TemporaryDirectory() as folder:
         for name, text in files.items():
-            (pathlib.Path(folder) / name).write_text(text, encoding="utf-8")
+            if text is None:
+                (pathlib.Path(folder) / name).symlink_to("/nowhere")
+            else:
+                (pathlib.Path(folder) / name).write_text(text, encoding="utf-8")
         done = subprocess.run([uroce, "script", *arguments, folder], capture_output=True, text=True,
-                              check=False)
+                              input=GOOD, check=False)
     if done.returncode != status:
         return "exit status %d, expected %d" % (done.returncode, status)
     if said not in done.stdout:
