@@ -281,6 +281,8 @@ static error_t parse_option(int key, char *argument, struct argp_state *state)
         p->port = (uint16_t)number(state, "port", argument, 1, 65535);
         return 0;
     case ARGP_KEY_ARG:
+        if (*argument == '\0')
+            argp_error(state, "an address is meant, not ''");
         if (p->address != NULL)
             argp_error(state, "one address is meant, '%s' is a second one", argument);
         p->address = argument;

@@ -287,6 +287,25 @@ static uint32_t count_absent_devices(const char *list, const char *called)
     return absent;
 }
 
+/* Who asks for a recording is not to learn at the end that there is none. */
+static uint32_t count_bad_folders(const char *path, const char *called)
+{
+    char folder[SETTING_PATH_SIZE];
+    char *slash;
+
+    snprintf(folder, sizeof(folder), "%s", path);
+    slash = strrchr(folder, '/');
+    if (slash == NULL)
+        strcpy(folder, ".");
+    else
+        slash[slash == folder] = '\0';
+    /* Where the process number stands, it is not known yet. */
+    if (strstr(folder, "%p") != NULL || access(folder, W_OK | X_OK) == 0)
+        return 0;
+    complain("%s: no file can be made in %s: %s", called, folder, strerror(errno));
+    return 1;
+}
+
 static uint32_t count_wrong_values(const struct run_options *options)
 {
     struct setting_description d;
@@ -306,6 +325,8 @@ static uint32_t count_wrong_values(const struct run_options *options)
             wrong += count_wrong_rules(value, called);
         } else if (strcmp(d.name, "UROCE_DEVICES") == 0) {
             wrong += count_absent_devices(value, called);
+        } else if (strcmp(d.name, "UROCE_RECORD") == 0) {
+            wrong += count_bad_folders(value, called);
         }
     }
     return wrong;
@@ -534,6 +555,8 @@ static error_t option_parse(int key, char *value, struct argp_state *state)
         options->dry_run = true;
         return 0;
     case ARGP_KEY_ARG:
+        if (*value == '\0')
+            argp_error(state, "which program? '' is none");
         /* The first word that is no option is the program: the rest is its own. */
         options->program = &state->argv[state->next - 1];
         state->next = state->argc;

@@ -54,12 +54,13 @@ class Bench:
         self.enter = enter
         self.drop = places.drop_words()
 
-    def run(self, *words, env=(), enter=None, uroce=None, command="run"):
+    def run(self, *words, env=(), enter=None, uroce=None, command="run",
+            cwd=None):
         enter = self.enter if enter is None else enter
         full = {"PATH": os.environ["PATH"], **dict(env)}
         done = subprocess.run([*enter, *self.drop, uroce or self.uroce, command, *words], env=full,
                               stdin=subprocess.DEVNULL, capture_output=True, text=True,
-                              timeout=programs.HANGING_S, check=False)
+                              timeout=programs.HANGING_S, check=False, cwd=cwd)
         return Result(done.returncode, done.stdout, done.stderr)
 
     def script(self, name, text):
@@ -186,15 +187,26 @@ def no_device_opens_with_a_mistake_in_fault_rules(bench):
     assert "uroce: UROCE_FAULT: fault rule 1" in result.err, result.err
 
 
-def a_recording_that_cannot_be_made_stops_nothing(bench):
-    bench.run("--record", "/no/such/folder/a", "ibv_devinfo").check(
+def a_recording_that_cannot_be_made_is_told_before_anything_starts(bench):
+    for path, reason in (("/no/such/folder/a", "No such file or directory"),
+                         ("/etc/passwd/a", ""), ("/proc/self/a/b", "No such file")):
+        result = bench.run("--record", path, "echo", "started")
+        result.check(USAGE, "--record: no file can be made in %s: %s" % (os.path.dirname(path), reason))
+        assert not result.out and len(result.err.splitlines()) == 1, result.out + result.err
+    bench.run("--record", "/tmp/%p/a", "true").check(0)
+    bench.run("--record", "/a", "true").check(0 if os.access("/", os.W_OK) and not bench.drop else USAGE)
+
+
+def a_recording_that_fails_later_stops_nothing(bench):
+    bench.run("env", "UROCE_RECORD=/no/such/folder/a", "ibv_devinfo").check(
         0, "uroce: cannot record to /no/such/folder/a.", "No such file or directory")
 
 
 def a_recording_stays_where_it_was_asked_for(bench):
-    result = bench.run("--record", "a.pcapng", "--record-limit", "1M", "--record-files", "2", "env")
+    result = bench.run("--record", "a.pcapng", "--record-limit", "1M", "--record-files", "2", "env",
+                       cwd="/tmp")
     lines = result.out.splitlines()
-    assert "UROCE_RECORD=%s/a.pcapng" % os.getcwd() in lines, result.out
+    assert "UROCE_RECORD=/tmp/a.pcapng" in lines, result.out
     assert "UROCE_RECORD_LIMIT=1M" in lines and "UROCE_RECORD_FILES=2" in lines, result.out
 
 
@@ -281,6 +293,8 @@ def a_port_that_another_user_holds_is_told(bench):
 def no_program_at_all_is_a_usage_error(bench):
     result = bench.run()
     result.check(USAGE, "ibv_devinfo")
+    bench.run("").check(USAGE, "which program?")
+    bench.run("", command="ping").check(USAGE, "an address")
 
 
 def output_that_does_not_get_out_is_a_failure(bench):
