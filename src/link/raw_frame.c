@@ -7,6 +7,7 @@
 
 #include <linux/if_ether.h>
 #include <linux/virtio_net.h>
+#include <netinet/in.h>
 #include <string.h>
 
 #include "base/bytes.h"
@@ -53,6 +54,8 @@ static bool read_ip(const uint8_t *l3, size_t len, uint16_t ethertype, struct li
         return refuse_frame(&c->raw_header);
     if (fault == IP_FAULT_CUT || fault == IP_FAULT_LEN)
         return refuse_frame(&c->raw_length);
+    if (fault == IP_FAULT_NONE && !ip->ipv4 && ip->protocol == IPPROTO_FRAGMENT)
+        return refuse_frame(&c->raw_fragment);
     if (fault != IP_FAULT_NONE || ip->protocol != IP_PROTOCOL_UDP ||
         (ip->ipv4 && (ip->header_len != IPV4_LEN || (l3[6] & IPV4_RESERVED_FLAG) != 0)))
         return refuse_frame(&c->raw_header);

@@ -26,6 +26,8 @@
 #define SLOT_OFFSET (UDP_LEN + 5u) /* high byte of the destination QPN, from the UDP header */
 #define ANCILLARY(word) ((uint32_t)SKF_AD_OFF + (word))
 #define ACCEPT UINT32_MAX
+#define IPV4_MULTICAST 224u /* first byte of an address, and up; 255.255.255.255 among them */
+#define IPV6_MULTICAST 0xffu
 
 static int attach(int fd, struct sock_filter *code, size_t count)
 {
@@ -37,22 +39,34 @@ static int attach(int fd, struct sock_filter *code, size_t count)
     return setsockopt(fd, SOL_SOCKET, SO_ATTACH_FILTER, &program, sizeof(program)) ? -errno : 0;
 }
 
+/*
+ * What the packet sockets show and what the UDP sockets drop must be the same, or something comes
+ * twice, or goes without a word. So more is shown than can be good: IPv6 extension headers, and
+ * the first of fragments, out of which the kernel makes datagrams. Those are shown whatever the
+ * slot, for they need not say it yet. So is what came to all of an Ethernet or to some, if IP
+ * says that it is for one.
+ */
+
 /* clang-format off */
-/* What came to this host itself by Ethernet, to our slot; of fragments the first. */
 static int attach_ipv4(int fd, uint8_t slot)
 {
     struct sock_filter code[] = {
         BPF_STMT(BPF_LD | BPF_W | BPF_ABS, ANCILLARY(SKF_AD_HATYPE)),
-        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, ARPHRD_ETHER, 0, 12),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, ARPHRD_ETHER, 0, 17),
         BPF_STMT(BPF_LD | BPF_W | BPF_ABS, ANCILLARY(SKF_AD_PKTTYPE)),
-        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, PACKET_HOST, 0, 10),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, PACKET_HOST, 3, 0),
+        BPF_JUMP(BPF_JMP | BPF_JGT | BPF_K, PACKET_MULTICAST, 14, 0),
+        BPF_STMT(BPF_LD | BPF_B | BPF_ABS, ETH_HLEN + 16),
+        BPF_JUMP(BPF_JMP | BPF_JGE | BPF_K, IPV4_MULTICAST, 12, 0),
         BPF_STMT(BPF_LD | BPF_B | BPF_ABS, ETH_HLEN + 9),
-        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, IP_PROTOCOL_UDP, 0, 8),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, IP_PROTOCOL_UDP, 0, 10),
         BPF_STMT(BPF_LD | BPF_H | BPF_ABS, ETH_HLEN + 6),
-        BPF_JUMP(BPF_JMP | BPF_JSET | BPF_K, 0x1fff, 6, 0),
+        BPF_JUMP(BPF_JMP | BPF_JSET | BPF_K, 0x1fff, 8, 0), /* a later fragment */
         BPF_STMT(BPF_LDX | BPF_B | BPF_MSH, ETH_HLEN),
         BPF_STMT(BPF_LD | BPF_H | BPF_IND, ETH_HLEN + 2),
-        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, ROCE_UDP_PORT, 0, 3),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, ROCE_UDP_PORT, 0, 5),
+        BPF_STMT(BPF_LD | BPF_H | BPF_ABS, ETH_HLEN + 6),
+        BPF_JUMP(BPF_JMP | BPF_JSET | BPF_K, 0x2000, 2, 0), /* the first of some */
         BPF_STMT(BPF_LD | BPF_B | BPF_IND, ETH_HLEN + SLOT_OFFSET),
         BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, slot, 0, 1),
         BPF_STMT(BPF_RET | BPF_K, ACCEPT),
@@ -62,15 +76,31 @@ static int attach_ipv4(int fd, uint8_t slot)
     return attach(fd, code, sizeof(code) / sizeof(code[0]));
 }
 
+/* The kernel itself looks for UDP behind extension headers. */
 static int attach_ipv6(int fd, uint8_t slot)
 {
     struct sock_filter code[] = {
         BPF_STMT(BPF_LD | BPF_W | BPF_ABS, ANCILLARY(SKF_AD_HATYPE)),
-        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, ARPHRD_ETHER, 0, 9),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, ARPHRD_ETHER, 0, 24),
         BPF_STMT(BPF_LD | BPF_W | BPF_ABS, ANCILLARY(SKF_AD_PKTTYPE)),
-        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, PACKET_HOST, 0, 7),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, PACKET_HOST, 3, 0),
+        BPF_JUMP(BPF_JMP | BPF_JGT | BPF_K, PACKET_MULTICAST, 21, 0),
+        BPF_STMT(BPF_LD | BPF_B | BPF_ABS, ETH_HLEN + 24),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, IPV6_MULTICAST, 19, 0),
         BPF_STMT(BPF_LD | BPF_B | BPF_ABS, ETH_HLEN + 6),
-        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, IP_PROTOCOL_UDP, 0, 5),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, IP_PROTOCOL_UDP, 12, 0),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, IPPROTO_FRAGMENT, 3, 0),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, IPPROTO_DSTOPTS, 4, 0),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, IPPROTO_ROUTING, 3, 0),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, IPPROTO_HOPOPTS, 2, 13),
+        BPF_STMT(BPF_LD | BPF_H | BPF_ABS, ETH_HLEN + IPV6_LEN + 2),
+        BPF_JUMP(BPF_JMP | BPF_JSET | BPF_K, 0xfff8, 11, 0), /* a later fragment */
+        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, ANCILLARY(SKF_AD_PAY_OFFSET)),
+        BPF_JUMP(BPF_JMP | BPF_JGE | BPF_K, UDP_LEN, 0, 9),
+        BPF_STMT(BPF_ALU | BPF_SUB | BPF_K, UDP_LEN),
+        BPF_STMT(BPF_MISC | BPF_TAX, 0),
+        BPF_STMT(BPF_LD | BPF_H | BPF_IND, 2),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, ROCE_UDP_PORT, 4, 5),
         BPF_STMT(BPF_LD | BPF_H | BPF_ABS, ETH_HLEN + IPV6_LEN + 2),
         BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, ROCE_UDP_PORT, 0, 3),
         BPF_STMT(BPF_LD | BPF_B | BPF_ABS, ETH_HLEN + IPV6_LEN + SLOT_OFFSET),
@@ -87,7 +117,9 @@ static int mute(int fd, uint8_t slot)
 {
     struct sock_filter code[] = {
         BPF_STMT(BPF_LD | BPF_W | BPF_ABS, ANCILLARY(SKF_AD_HATYPE)),
-        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, ARPHRD_ETHER, 0, 2),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, ARPHRD_ETHER, 0, 4),
+        BPF_STMT(BPF_LD | BPF_W | BPF_LEN, 0),
+        BPF_JUMP(BPF_JMP | BPF_JGT | BPF_K, SLOT_OFFSET, 0, 2),
         BPF_STMT(BPF_LD | BPF_B | BPF_ABS, SLOT_OFFSET),
         BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, slot, 1, 0),
         BPF_STMT(BPF_RET | BPF_K, ACCEPT),

@@ -447,7 +447,7 @@ static void take_frame(struct reading *r, uint32_t source, struct mmsghdr *m)
     }
     frame.arrival.scope_id = (uint32_t)from->sll_ifindex;
     count_arrival(r, &frame.arrival, frame.bytes);
-    if (!udp_raw_addresses_fit(r->u, &frame.arrival)) {
+    if (from->sll_pkttype != PACKET_HOST || !udp_raw_addresses_fit(r->u, &frame.arrival)) {
         counters->raw_address += datagrams_of(&frame.arrival);
         return;
     }

@@ -142,7 +142,8 @@ static void one_field_that_lies_is_one_counter(void **state)
         {false, 0, 0x4a61, false, COUNTER(raw_header)}, /* version 4 */
         {false, 4, 0xffff, false, COUNTER(raw_length)},
         {false, 4, 7, false, COUNTER(raw_length)},
-        {false, 6, 0x2c40, false, COUNTER(raw_header)}, /* fragment header */
+        {false, 6, 0x2c40, false, COUNTER(raw_fragment)}, /* fragment header */
+        {false, 6, 0x0040, false, COUNTER(raw_header)},   /* hop-by-hop options */
         {false, 6, 0x1100, false, COUNTER(raw_hop_limit)},
         {false, L4 + 2, 4792, false, COUNTER(raw_header)},
         {false, L4 + 4, UDP_LEN, false, COUNTER(raw_length)},

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Two hosts: network namespaces joined by a pair of virtual interfaces, made
- * with ip(8). What lo never does: cut batches into packets, answer with ICMP.
+ * Between two hosts (hosts.h). What lo never does: cut batches into packets, answer with ICMP.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -11,13 +10,11 @@
 
 #include <arpa/inet.h>
 #include <errno.h>
-#include <fcntl.h>
 #include <linux/ethtool.h>
 #include <linux/if_ether.h>
 #include <linux/sockios.h>
 #include <net/if.h>
 #include <sched.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
@@ -25,6 +22,7 @@
 #include <unistd.h>
 
 #include "base/bytes.h"
+#include "hosts.h"
 #include "link/limits.h"
 #include "member.h"
 #include "wire/icrc.h"
@@ -36,89 +34,6 @@ static struct member far;
 static struct member other;
 static const struct udp_config plain;
 static const struct udp_config raw = {.raw = true};
-static int near_namespace;
-static int far_namespace;
-
-static void run(const char *command)
-{
-    if (system(command)) {
-        fprintf(stderr, "%s: failed\n", command);
-        exit(77);
-    }
-}
-
-static int open_namespace(void)
-{
-    return open("/proc/thread-self/ns/net", O_RDONLY | O_CLOEXEC);
-}
-
-/* Binds or sends to port 4792 at one of the far host's addresses. */
-static struct sockaddr_in6 far_address(const char *text)
-{
-    struct sockaddr_in6 address = {.sin6_family = AF_INET6, .sin6_port = htons(4792)};
-
-    inet_pton(AF_INET6, text, &address.sin6_addr);
-    if (IN6_IS_ADDR_LINKLOCAL(&address.sin6_addr))
-        address.sin6_scope_id = if_nametoindex("near");
-    return address;
-}
-
-/* Interfaces come up in their own time, and what is sent before is lost. */
-static void await_way(const char *text)
-{
-    struct sockaddr_in6 any = {.sin6_family = AF_INET6, .sin6_port = htons(4792)};
-    struct sockaddr_in6 to = far_address(text);
-    int sender = socket(AF_INET6, SOCK_DGRAM, 0);
-    int receiver;
-    char byte = 0;
-
-    setns(far_namespace, CLONE_NEWNET);
-    receiver = socket(AF_INET6, SOCK_DGRAM | SOCK_NONBLOCK, 0);
-    setns(near_namespace, CLONE_NEWNET);
-    if (bind(receiver, (struct sockaddr *)&any, sizeof(any)))
-        exit(77);
-    for (int i = 0; recv(receiver, &byte, 1, 0) < 0; i++) {
-        if (i == 1000) {
-            fprintf(stderr, "no way to %s\n", text);
-            exit(1);
-        }
-        sendto(sender, &byte, 1, 0, (struct sockaddr *)&to, sizeof(to));
-        usleep(10000);
-    }
-    close(sender);
-    close(receiver);
-}
-
-/* The far one is made from the near one, so that ip can name it by a descriptor of ours. */
-static void make_hosts(void)
-{
-    char command[128];
-
-    namespace_make();
-    near_namespace = open_namespace();
-    if (unshare(CLONE_NEWNET))
-        exit(77);
-    far_namespace = open_namespace();
-    setns(near_namespace, CLONE_NEWNET);
-    run("ip link add near type veth peer name far");
-    snprintf(command, sizeof(command), "ip link set far netns /proc/%d/fd/%d", getpid(),
-             far_namespace);
-    run(command);
-    run("ip address add 192.0.2.1/24 dev near");
-    run("ip address add 2001:db8::1/64 dev near nodad");
-    run("ip link set near addrgenmode none up");
-    run("ip address add fe80::1/64 dev near nodad");
-    setns(far_namespace, CLONE_NEWNET);
-    run("ip link set lo up");
-    run("ip address add 192.0.2.2/24 dev far");
-    run("ip address add 2001:db8::2/64 dev far nodad");
-    run("ip link set far addrgenmode none up");
-    run("ip address add fe80::2/64 dev far nodad");
-    setns(near_namespace, CLONE_NEWNET);
-    await_way("::ffff:192.0.2.2");
-    await_way("2001:db8::2");
-    await_way("fe80::2");
-}
 
 static void start_with(struct member *m, int namespace, const struct udp_config *config)
 {
@@ -142,19 +57,6 @@ static int end_members(void **state)
     if (other.pid > 0)
         member_kill(&other);
     return 0;
-}
-
-static struct path path_ipv4(void)
-{
-    return (struct path){.src = gid_ipv4(0xc0000201), .dst = gid_ipv4(0xc0000202)};
-}
-
-static struct path path_ipv6(void)
-{
-    return (struct path){
-        .src = {.bytes = {0x20, 0x01, 0x0d, 0xb8, [15] = 1}},
-        .dst = {.bytes = {0x20, 0x01, 0x0d, 0xb8, [15] = 2}},
-    };
 }
 
 static struct path path_link_local(void)
@@ -526,6 +428,6 @@ int main(void)
         cmocka_unit_test_teardown(without_the_capability_it_says_so, end_members),
     };
 
-    make_hosts();
+    hosts_make();
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
