@@ -380,6 +380,37 @@ static void what_is_handed_over_to_a_raw_process_is_not_taken_twice(void **state
     assert_int_equal(member_counters(&far).icrc_error, 0);
 }
 
+/* Its host, who has the port, knows nothing of whole frames and passes on all. */
+static void a_raw_guest_takes_nothing_twice(void **state)
+{
+    const struct path here4 = {.src = path_ipv4().dst, .dst = path_ipv4().dst};
+    const struct path here6 = {.src = path_ipv6().dst, .dst = path_ipv6().dst};
+    const uint16_t count = 16;
+    struct link_counters c;
+
+    (void)state;
+    setns(far_namespace, CLONE_NEWNET);
+    member_begin(&other, &plain, 65534);
+    member_opened(&other);
+    setns(near_namespace, CLONE_NEWNET);
+    if (other.err == -EPERM)
+        skip(); /* No other user to become. */
+    start_with(&far, far_namespace, &raw);
+    start_with(&near, near_namespace, &plain);
+    send_from_ports(&near, path_ipv4(), far.slot, count);
+    send_from_ports(&near, path_ipv6(), far.slot, count);
+    send_from_ports(&other, here4, far.slot, count);
+    send_from_ports(&other, here6, far.slot, count);
+    member_await(&far, 4u * count);
+    for (uint32_t i = 0; c = member_counters(&far), c.raw_twice < 2u * count; i++) {
+        assert_true(i < 1000);
+        usleep(10000);
+    }
+    assert_int_equal(c.raw_twice, 2 * count);
+    assert_int_equal(c.handed_over, 4 * count);
+    assert_int_equal(far.seen_count, 4 * count);
+}
+
 /* The next process that has the slot is not deaf for it. */
 static void a_slot_hears_again_after_a_raw_process(void **state)
 {
@@ -426,6 +457,7 @@ int main(void)
         cmocka_unit_test_teardown(what_only_whole_frames_show_is_checked, end_members),
         cmocka_unit_test_teardown(what_is_handed_over_to_a_raw_process_is_not_taken_twice,
                                   end_members),
+        cmocka_unit_test_teardown(a_raw_guest_takes_nothing_twice, end_members),
         cmocka_unit_test_teardown(a_slot_hears_again_after_a_raw_process, end_members),
         cmocka_unit_test_teardown(without_the_capability_it_says_so, end_members),
     };
