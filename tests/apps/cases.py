@@ -321,6 +321,8 @@ FAULTS = [
             ("ibv_rc_pingpong", "-c -n 50 -s 65536 -m 4096", "ipv4"),
             ("ibv_srq_pingpong", "-c -n 200", "ipv4"),
             ("ibv_srq_pingpong", "-c -n 200 -q 4 -e", "ipv6")),
+    *faulty(xsrq_pingpong, LOSS,
+            ("ibv_xsrq_pingpong", "-s 65536 -n 50", "ipv4"), ("ibv_xsrq_pingpong", "-e -n 200", "ipv6")),
     *faulty(pingpong, ALL_FAULTS, ("ibv_rc_pingpong", "-c -n 50", "ipv4")),
     *faulty(perftest, LOSS,
             ("ib_send_bw", "-n 200", "ipv4"), ("ib_send_bw", "-q 4 -n 100 -b -e", "ipv4"),
