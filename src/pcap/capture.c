@@ -150,7 +150,9 @@ int capture_filter(struct capture *c, const char *expression)
         return -ENOMEM;
     if (pcap_compile(c->pcap, &program, all != NULL ? all : expression, 1, PCAP_NETMASK_UNKNOWN) !=
         0) {
-        snprintf(c->error, sizeof(c->error), "filter '%s': %s", expression, pcap_geterr(c->pcap));
+        snprintf(c->error, sizeof(c->error),
+                 "filter '%s': %s (terms like qp= and nak go with others by 'and' only)",
+                 expression, pcap_geterr(c->pcap));
         free(all);
         return -EINVAL;
     }

@@ -30,6 +30,24 @@ static int parse_qpns(struct selection *s, const char *value)
     return -EINVAL;
 }
 
+/* As it is named, or without the service in front. */
+static bool names(const char *pattern, const char *name)
+{
+    const char *behind = strchr(name, '_');
+
+    return fnmatch(pattern, name, FNM_CASEFOLD) == 0 ||
+           (behind != NULL && fnmatch(pattern, behind + 1, FNM_CASEFOLD) == 0);
+}
+
+/* A pattern of no opcode would show nothing, as if nothing were there. */
+static bool is_of_some_opcode(const char *pattern)
+{
+    for (unsigned opcode = 0; opcode <= UINT8_MAX; opcode++)
+        if (names(pattern, opcode_name((uint8_t)opcode)))
+            return true;
+    return false;
+}
+
 static int parse_opcodes(struct selection *s, const char *value)
 {
     const char *at = value;
@@ -41,6 +59,8 @@ static int parse_opcodes(struct selection *s, const char *value)
             return -EINVAL;
         memcpy(s->opcodes[s->opcode_count], at, len);
         s->opcodes[s->opcode_count][len] = '\0';
+        if (!is_of_some_opcode(s->opcodes[s->opcode_count]))
+            return -EINVAL;
         s->opcode_count++;
         if (at[len] == '\0')
             return 0;
@@ -103,7 +123,7 @@ static const struct {
 } valued[] = {
     {"qp=", parse_qpns, "qp=0x11 or qp=17+18"},
     {"qpn=", parse_qpns, "qpn=0x11 or qpn=17+18"},
-    {"opcode=", parse_opcodes, "opcode=RC_WRITE_*+ACK"},
+    {"opcode=", parse_opcodes, "opcode=RC_WRITE_*+ACK, as --packets names them"},
     {"psn=", parse_psn, "psn=100 or psn=100-200"},
     {"frame=", parse_frame, "frame=100 or frame=100-200"},
     {"time=", parse_time, "time=0.5-0.7 (seconds)"},
@@ -213,10 +233,7 @@ static bool has_opcode(const struct selection *s, const struct frame *f)
     if (s->opcode_count == 0)
         return true;
     for (uint32_t i = 0; f->has_bth && i < s->opcode_count; i++) {
-        const char *behind = strchr(name, '_');
-
-        if (fnmatch(s->opcodes[i], name, FNM_CASEFOLD) == 0 ||
-            (behind != NULL && fnmatch(s->opcodes[i], behind + 1, FNM_CASEFOLD) == 0))
+        if (names(s->opcodes[i], name))
             return true;
     }
     return false;

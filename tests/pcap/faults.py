@@ -679,6 +679,11 @@ class Faults(unittest.TestCase):
         self.assertEqual(2, self.uroce.run(data, "-F", "qp=banana").returncode)
         done = self.uroce.run(data, "-F", "host and and")
         self.assertEqual((2, 1), (done.returncode, len(done.stderr.splitlines())))
+        # Who knows libpcap's grammar tries it with our terms, too.
+        self.assertIn(b"by 'and' only", self.uroce.run(data, "-F", "not nak").stderr)
+        done = self.uroce.run(data, "-F", "opcode=send")
+        self.assertEqual(2, done.returncode)
+        self.assertIn(b"'opcode=send' should be like opcode=RC_WRITE_*+ACK", done.stderr)
 
     def test_views_exclude_each_other(self):
         for words in (["-C", "-m"], ["-p", "-s"], ["-l", "x", "a"], ["-l", "5", "-j"], ["-i", "lo",

@@ -52,6 +52,9 @@ static void values_that_make_no_sense_are_refused(void **state)
                                         "qp=-1",
                                         "qp=1+",
                                         "opcode=",
+                                        "opcode=SEND", /* of no opcode: SEND_* */
+                                        "opcode=0x11",
+                                        "opcode=ACK+SENT_*",
                                         "psn=9-5",
                                         "psn=16777216",
                                         "time=x",
