@@ -41,7 +41,7 @@ static bool has_something_to_say(const struct qp *qp)
     if (r->accepted_ns == ENGINE_NEVER) /* always so on UC, UD and an XRC initiator */
         return false;
     /* The newest is a READ or atomic: only its response could tell, and that may be large. */
-    return psn_equal(psn_add(r->ackable, 1), r->epsn) && r->read_next == r->read_tail;
+    return responder_newest_is_ackable(r) && r->read_next == r->read_tail;
 }
 
 void farewell_say(struct qp *qp)

@@ -147,6 +147,7 @@ struct responder {
                              does not */
     struct psn nak_psn;
     bool nak_sent;               /* a NAK for epsn is out or pending; silent until epsn arrives */
+    bool answers_last;           /* failed without a NAK; what came before is still answered */
     struct read_resource *reads; /* ring, counters run free */
     uint32_t reads_size;         /* power of two, at least dest_rd_atomic; 0: none */
     uint32_t read_tail;          /* where the next goes */
@@ -359,6 +360,11 @@ void responder_receive(struct qp *qp, const struct packet *p, const struct datag
 uint32_t responder_transmit(struct qp *qp, uint64_t now, struct datagram_batch *b);
 /* Writes ACK_LEN bytes: the ACK of all that an ACK may speak of, with these credits. */
 void responder_write_ack(const struct qp *qp, uint8_t credit_code, uint8_t *to);
+/* Is the newest request one that an ACK may speak of? True also when none has come. */
+static inline bool responder_newest_is_ackable(const struct responder *r)
+{
+    return psn_equal(psn_add(r->ackable, 1), r->epsn);
+}
 /* An acknowledgement falls due. */
 void responder_ack_due(struct qp *qp, uint64_t now);
 /*

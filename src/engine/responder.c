@@ -316,13 +316,28 @@ static void nak(struct responder *r, uint8_t syndrome)
     r->nak_psn = r->epsn;
 }
 
+/* Of a fault of class J the peer hears nothing, and of what it asked before that for the last time.
+ */
+static void answer_last(struct qp *qp)
+{
+    struct responder *r = &qp->responder;
+
+    r->answers_last = r->read_next != r->read_tail;
+    if (!r->answers_last) {
+        farewell_say(qp);
+        return;
+    }
+    r->ack = responder_newest_is_ackable(r) ? ACK_ACK : ACK_NONE;
+    r->replies = 0; /* the application replies no more */
+}
+
 static void answer(struct qp *qp, const struct packet *p, enum verdict v)
 {
     struct responder *r = &qp->responder;
 
     switch (consequences[v].answer) {
-    case ANSWER_NONE: /* of what came before it the peer hears for the last time */
-        farewell_say(qp);
+    case ANSWER_NONE:
+        answer_last(qp);
         break;
     case ANSWER_ACK:
         r->nak_sent = false;

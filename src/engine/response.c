@@ -43,7 +43,7 @@ static bool may_answer(const struct qp *qp)
     if (!qp_is_reliable(qp))
         return false;
     if (qp->state == QP_ERR)
-        return nak_is_final(&qp->responder);
+        return nak_is_final(&qp->responder) || qp->responder.answers_last;
     return qp->state == QP_RTR || qp->state == QP_RTS || qp->state == QP_SQD;
 }
 

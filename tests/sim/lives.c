@@ -29,6 +29,9 @@ void connection_close(struct connection *c)
 {
     if (c->state != CONNECTION_RUNS && c->state != CONNECTION_BREAKS)
         return;
+    if (c->ends[0]
+            ->app->finished) /* a forged packet came when all was done; nobody looks any more */
+        return;
     if (is_under_way(c))
         census_add(TROUBLE_CLOSED, 1);
     c->state = CONNECTION_CLOSES;

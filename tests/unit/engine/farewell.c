@@ -224,6 +224,58 @@ static void who_did_not_answer_a_read_yet_says_nothing(void **state)
     expect_silence(p);
 }
 
+/* Invalidates what is no key, a fault of which the peer is not told (IBA 9.9.3, class J). */
+static void fault_comes(struct peer *p, uint32_t psn)
+{
+    endpoint_post_recv(&p->ep, 1, 0, 100);
+    peer_sends_quietly(
+        p, (struct script){.operation = OP_SEND_ONLY_INV, .psn = psn, .len = 8, .ieth = 0x1234});
+}
+
+static void who_fails_without_a_nak_answers_what_came_before(void **state)
+{
+    struct peer *p = *state;
+
+    for (int last = 0; last < 3; last++) {
+        uint32_t psn = 0;
+
+        begin(p);
+        write_comes(p, psn++);
+        read_comes(p, psn++);
+        read_comes(p, psn++);
+        if (last == 1)
+            write_comes(p, psn++);
+        if (last == 2)
+            peer_sends_quietly(
+                p, (struct script){.operation = OP_WRITE_ONLY, .psn = psn++, .remote = TARGET});
+        fault_comes(p, psn);
+        assert_int_equal(qp_state(p->ep.qp), QP_ERR);
+        peer_listens(p);
+        expect_read_response(p, 1);
+        expect_read_response(p, 2);
+        if (last > 0)
+            expect_ack(p, 3, 4);
+        expect_silence(p);
+        read_comes(p, psn);
+        read_comes(p, 1);
+        peer_listens(p);
+        expect_silence(p);
+        expect_completion(p->ep.recv_cq, 1, STATUS_MW_BIND_ERR);
+    }
+}
+
+/* The application has left; what it does with its memory afterwards is its own affair. */
+static void who_fails_without_a_nak_and_is_reset_answers_nothing(void **state)
+{
+    struct peer *p = *state;
+
+    read_comes(p, 0);
+    fault_comes(p, 1);
+    reset(p);
+    peer_listens(p);
+    expect_silence(p);
+}
+
 static void a_duplicate_before_a_read_is_not_answered_with_an_ack_of_the_read(void **state)
 {
     struct peer *p = *state;
@@ -289,6 +341,8 @@ int main(void)
         RC_TEST(after_a_long_silence_nothing_is_said),
         RC_TEST(who_answered_a_read_last_says_nothing),
         RC_TEST(who_did_not_answer_a_read_yet_says_nothing),
+        RC_TEST(who_fails_without_a_nak_answers_what_came_before),
+        RC_TEST(who_fails_without_a_nak_and_is_reset_answers_nothing),
         RC_TEST(a_duplicate_before_a_read_is_not_answered_with_an_ack_of_the_read),
         RC_TEST(what_finds_no_room_is_counted),
         RC_TEST(a_batch_takes_as_many_as_it_has_room_for),
