@@ -7,6 +7,7 @@
 
 #include <argp.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <signal.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -102,6 +103,21 @@ static void check_output(int status, void *unused)
     _exit(status != 0 ? status : EXIT_FAILURE);
 }
 
+/*
+ * A standard descriptor that is closed would be the next file or socket that opens, and what is
+ * printed would go there. In its place comes one that fails as it does, and not for a program that
+ * is run.
+ */
+static void guard_descriptors(void)
+{
+    for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; fd++) {
+        const int useless = fd == STDIN_FILENO ? O_WRONLY : O_RDONLY;
+
+        if (fcntl(fd, F_GETFD) < 0 && open("/dev/null", useless | O_CLOEXEC) != fd)
+            _exit(EXIT_FAILURE);
+    }
+}
+
 /* argv[0] is to become the name of the command. */
 static int command_start(const struct command *command, int argc, char **argv)
 {
@@ -131,6 +147,7 @@ int main(int argc, char **argv)
     const bool asks_help = is_word(word, "--help", "-h") || strcmp(word, "help") == 0;
     const struct command *command;
 
+    guard_descriptors();
     if (on_exit(check_output, NULL) != 0)
         return EXIT_FAILURE;
     if (argc <= 1) {

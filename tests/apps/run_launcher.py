@@ -308,6 +308,19 @@ def output_that_does_not_get_out_is_a_failure(bench):
         assert len(done.stderr.splitlines()) == 1, done.stderr
 
 
+def nothing_takes_the_place_of_a_closed_output(bench):
+    page = bench.script("capture", "") + ".html"
+    capture = pathlib.Path(__file__).parent.parent / "golden/captures/cm_rping.pcap"
+    for words in (["ping", "-c", "1", "127.0.0.1"], ["pcap", "--html", page, str(capture)]):
+        done = subprocess.run([*bench.enter, "sh", "-c", 'exec "$@" >&-', "sh", bench.uroce, *words],
+                              stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
+                              timeout=programs.HANGING_S, check=False)
+        assert done.returncode != 0
+        assert done.stderr == "uroce: cannot write to standard output: Bad file descriptor\n", done.stderr
+    result = bench.run("sh", "-c", "exec >&-; %s run sh -c 'echo a'" % bench.uroce)
+    assert result.status != 0 and "uroce" not in result.err, result.err
+
+
 def who_stops_reading_is_not_complained_about(bench):
     for words in (["devices"], ["run", "--help"], ["stat", "--json"]):
         reader, writer = os.pipe()
