@@ -501,6 +501,9 @@ static int set(int socket, int level, int name, int value)
 
 static void options_are_kept_and_sizes_are_fixed_once_connected(void **state)
 {
+    const struct linger asked = {.l_onoff = 1, .l_linger = 3};
+    struct linger linger = {0};
+    socklen_t len = sizeof(linger);
     struct streams *s = *state;
     int socket = rsocket(AF_INET, SOCK_STREAM, 0);
 
@@ -512,6 +515,19 @@ static void options_are_kept_and_sizes_are_fixed_once_connected(void **state)
     assert_int_equal(option(socket, SOL_SOCKET, SO_RCVBUF), 100000); /* as with the kernel's */
     assert_int_equal(set(socket, IPPROTO_TCP, TCP_NODELAY, 1), 0);
     assert_int_equal(option(socket, IPPROTO_TCP, TCP_NODELAY), 1);
+    assert_int_equal(option(socket, SOL_SOCKET, SO_KEEPALIVE), 0);
+    assert_int_equal(set(socket, SOL_SOCKET, SO_KEEPALIVE, 1), 0);
+    assert_int_equal(option(socket, SOL_SOCKET, SO_KEEPALIVE), 1);
+    assert_int_equal(option(socket, IPPROTO_TCP, TCP_KEEPIDLE), 7200);
+    assert_int_equal(set(socket, IPPROTO_TCP, TCP_KEEPIDLE, 20), 0);
+    assert_int_equal(option(socket, IPPROTO_TCP, TCP_KEEPIDLE), 20);
+    expect_errno(set(socket, IPPROTO_TCP, TCP_KEEPIDLE, 0), EINVAL);
+    assert_int_equal(set(socket, IPPROTO_IP, IP_TOS, 0x68), 0);
+    assert_int_equal(option(socket, IPPROTO_IP, IP_TOS), 0x68);
+    assert_int_equal(rsetsockopt(socket, SOL_SOCKET, SO_LINGER, &asked, sizeof(asked)), 0);
+    assert_int_equal(rgetsockopt(socket, SOL_SOCKET, SO_LINGER, &linger, &len), 0);
+    assert_int_equal(linger.l_onoff, 1);
+    assert_int_equal(linger.l_linger, 3);
     assert_int_equal(option(socket, SOL_SOCKET, SO_TYPE), SOCK_STREAM);
     expect_errno(set(socket, SOL_SOCKET, 12345, 1), ENOPROTOOPT);
     expect_errno(set(socket, 12345, 1, 1), ENOPROTOOPT);
