@@ -402,7 +402,7 @@ static void a_raw_guest_takes_nothing_twice(void **state)
     send_from_ports(&other, here4, far.slot, count);
     send_from_ports(&other, here6, far.slot, count);
     member_await(&far, (size_t)4 * count);
-    for (uint32_t i = 0; c = member_counters(&far), c.raw_twice < 2u * count; i++) {
+    for (uint32_t i = 0; c = member_counters(&far), c.raw_twice < (size_t)2 * count; i++) {
         assert_true(i < 1000);
         usleep(10000);
     }
