@@ -112,6 +112,8 @@ static int find_place(const struct endpoint *e, struct place *place)
     *place = (struct place){0};
     if (endpoint_is_any(e))
         return 0;
+    if (gid_is_link_local(&e->gid) && e->scope_id == 0)
+        return -EINVAL; /* of which link? */
     result = device_find(&e->gid, e->scope_id, place);
     if (!endpoint_is_loopback(e) || (result == 0 && device_is_alone(place->device)))
         return result;

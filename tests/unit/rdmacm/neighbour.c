@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Addresses on the link of which nobody answers: Linux says ADDR_ERROR with -ETIMEDOUT when the
- * time is over that rdma_resolve_addr was given. Needs veth devices: skipped where there are none.
+ * Addresses on the link: those that mean something only there, and those of which nobody answers,
+ * where Linux says ADDR_ERROR with -ETIMEDOUT when the time is over that rdma_resolve_addr was
+ * given. Needs veth devices: skipped where there are none.
  */
 #include "sides.h"
 
@@ -115,6 +116,45 @@ static void a_neighbour_that_is_known_is_resolved_at_once(void **state)
     expect_and_ack(b->channel, RDMA_CM_EVENT_ADDR_RESOLVED, 0);
 }
 
+/* Both sides say of which link they are: a program copies these addresses to ask again. */
+static void a_link_local_address_is_met_on_its_link(void **state)
+{
+    struct bench *b = *state;
+    struct sockaddr_in6 here = {.sin6_family = AF_INET6, .sin6_port = htons(PORT)};
+    struct rdma_cm_id *listener, *asked;
+    struct rdma_cm_event *event;
+    const struct sockaddr_in6 *peer;
+
+    if (b->no_link)
+        skip();
+    assert_int_equal(inet_pton(AF_INET6, "fe80::1", &here.sin6_addr), 1);
+    assert_int_equal(rdma_create_id(b->channel, &listener, NULL, RDMA_PS_TCP), 0);
+    assert_int_equal(rdma_bind_addr(listener, (struct sockaddr *)&here), -1); /* of which link? */
+    assert_int_equal(errno, EINVAL);
+    here.sin6_scope_id = if_nametoindex("near");
+    assert_int_equal(rdma_bind_addr(listener, (struct sockaddr *)&here), 0);
+    assert_int_equal(rdma_listen(listener, 1), 0);
+    assert_int_equal(resolve_to(b, "fe80::1", WAIT_MS), 0);
+    expect_and_ack(b->channel, RDMA_CM_EVENT_ADDR_RESOLVED, 0);
+    assert_int_equal(rdma_resolve_route(b->id, WAIT_MS), 0);
+    expect_and_ack(b->channel, RDMA_CM_EVENT_ROUTE_RESOLVED, 0);
+    make_qp(b->id);
+    assert_int_equal(rdma_connect(b->id, NULL), 0);
+    event = expect_event(b->channel, RDMA_CM_EVENT_CONNECT_REQUEST, 0);
+    peer = (const struct sockaddr_in6 *)rdma_get_peer_addr(event->id);
+    assert_memory_equal(&peer->sin6_addr, &here.sin6_addr, sizeof(peer->sin6_addr));
+    assert_int_equal(peer->sin6_scope_id, here.sin6_scope_id);
+    peer = (const struct sockaddr_in6 *)rdma_get_peer_addr(b->id);
+    assert_int_equal(peer->sin6_scope_id, here.sin6_scope_id);
+    asked = event->id;
+    rdma_ack_cm_event(event);
+    assert_int_equal(rdma_reject(asked, NULL, 0), 0);
+    assert_int_equal(rdma_destroy_id(asked), 0);
+    expect_and_ack(b->channel, RDMA_CM_EVENT_REJECTED, 28);
+    rdma_destroy_qp(b->id);
+    assert_int_equal(rdma_destroy_id(listener), 0);
+}
+
 static void an_id_that_waits_may_be_destroyed(void **state)
 {
     struct bench *b = *state;
@@ -148,6 +188,7 @@ int main(void)
         CASE(so_is_one_behind_a_router_that_is_not_there),
         CASE(an_address_that_is_found_meanwhile_is_resolved),
         CASE(a_neighbour_that_is_known_is_resolved_at_once),
+        CASE(a_link_local_address_is_met_on_its_link),
         CASE(an_id_that_waits_may_be_destroyed),
         CASE(without_a_channel_the_call_itself_waits),
     };
