@@ -62,7 +62,8 @@ FUNCTIONS = (
     ("tgtd, libiscsi-bin", "a disk over iSER: inquiry, reads, writes, verification", "run_iser",
      ("the_disk_says_what_it_is", "what_is_read_is_what_is_there", "what_is_written_is_in_the_file")),
     ("openssl", "a file over TLS, compared", "run_rspreload", ("a_file_over_tls_arrives_whole",)),
-    ("rcopy", "a file, compared", "run_rspreload", ("rcopy_copies_a_file",)),
+    ("rcopy", "a file, compared; with loss", "run_rspreload",
+     ("rcopy_copies_a_file", "rcopy_copies_a_file_although_packets_are_lost")),
 )
 
 HEADING = """# Compatibility

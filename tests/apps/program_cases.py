@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: BSD-2-Clause
 """Programs that people run over RDMA CM and that judge for themselves: libfabric, qperf, fio."""
+import dataclasses
 import re
 
 import cases
@@ -64,6 +65,7 @@ QPERF = [
                serve="-lp {port}", connect="-lp {port} -cm 1 -t 1 {address} " + tests)
     for tests in ("rc_bw rc_lat", "rc_rdma_write_bw rc_rdma_read_bw", "ver_rc_compare_swap ver_rc_fetch_add")
 ]
+QPERF_LOSS = [dataclasses.replace(QPERF[1], env=fault(LOSS), expect=cases.suffers(qperf_measured))]
 
 
 def fio_finished(run):
@@ -93,5 +95,5 @@ FIO = [
 ]
 
 GROUPS = {
-    "programs": [("interface", LIBFABRIC + LIBFABRIC_LOSS + QPERF + FIO), ("pair", LIBFABRIC[3:4] + FIO[:1])],
+    "programs": [("interface", LIBFABRIC + LIBFABRIC_LOSS + QPERF + QPERF_LOSS + FIO), ("pair", LIBFABRIC[3:4] + FIO[:1])],
 }

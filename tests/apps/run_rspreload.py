@@ -75,6 +75,10 @@ def measure(made, options, env=()):
     return client
 
 
+def expect_losses(client):
+    assert re.search(r"packets seen, [1-9]\d* hit", client.output), client.output
+
+
 def iperf3_sends(made):
     measure(made, "-n 20M")
 
@@ -84,8 +88,7 @@ def iperf3_receives_on_two_streams(made):
 
 
 def iperf3_sends_although_packets_are_lost(made):
-    client = measure(made, "-n 4M", (LOSS, programs.PATIENCE_AT_LOSS))
-    assert re.search(r"packets seen, [1-9]\d* hit", client.output), client.output
+    expect_losses(measure(made, "-n 4M", (LOSS, programs.PATIENCE_AT_LOSS)))
 
 
 def a_file_over_tls_arrives_whole(made):
@@ -106,13 +109,22 @@ def a_file_over_tls_arrives_whole(made):
     assert filecmp.cmp(source, copy, shallow=False), "the copy is another"
 
 
-def rcopy_copies_a_file(made):
-    """It speaks rsocket itself."""
+def copy_a_file(made, env=()):
+    """rcopy speaks rsocket itself."""
     source, copy = made.folder / "source", made.folder / "copy"
     source.write_bytes(os.urandom(LEN))
-    made.start("rcopy -p %d" % made.port, preload=False)
-    made.ask("rcopy %s 127.0.0.1:%s -p %d" % (source, copy, made.port), preload=False)
+    made.start("rcopy -p %d" % made.port, env, preload=False)
+    client = made.ask("rcopy %s 127.0.0.1:%s -p %d" % (source, copy, made.port), env, preload=False)
     assert filecmp.cmp(source, copy, shallow=False), "the copy is another"
+    return client
+
+
+def rcopy_copies_a_file(made):
+    copy_a_file(made)
+
+
+def rcopy_copies_a_file_although_packets_are_lost(made):
+    expect_losses(copy_a_file(made, (LOSS, programs.PATIENCE_AT_LOSS)))
 
 
 FORKS = """
@@ -165,7 +177,8 @@ def a_server_forks_for_each_connection(made):
     assert server.wait(time.monotonic() + programs.HANGING_S) == 0, server.output
 
 
-CASES = [rcopy_copies_a_file, a_server_forks_for_each_connection, iperf3_sends, iperf3_receives_on_two_streams,
+CASES = [rcopy_copies_a_file, rcopy_copies_a_file_although_packets_are_lost,
+         a_server_forks_for_each_connection, iperf3_sends, iperf3_receives_on_two_streams,
          iperf3_sends_although_packets_are_lost, a_file_over_tls_arrives_whole]
 
 if __name__ == "__main__":
