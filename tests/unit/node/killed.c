@@ -147,22 +147,36 @@ static void disconnect(struct cm_id *id)
 
 /* --- who is killed --- */
 
-static void die_as_client(enum step step)
+/*
+ * The survivor has got what was sent. A message may be lost with another victim that had read it
+ * and not passed it on; it is then sent again, but only by who lives.
+ */
+static void await_word(int go)
+{
+    char c;
+
+    must(read(go, &c, 1) == 1);
+}
+
+static void die_as_client(enum step step, int go)
 {
     struct cm_id *id = ask();
 
-    if (step == ASKED)
+    if (step == ASKED) {
+        await_word(go);
         raise(SIGKILL);
+    }
     expect(CM_EVENT_REPLY);
     if (step == ANSWERED)
         raise(SIGKILL);
     establish(id);
+    await_word(go);
     if (step == DISCONNECTING)
         disconnect(id);
     raise(SIGKILL);
 }
 
-static void die_as_server(enum step step, int ready)
+static void die_as_server(enum step step, int go, int ready)
 {
     struct cm_id *id;
 
@@ -172,8 +186,10 @@ static void die_as_server(enum step step, int ready)
     if (step == ASKED)
         raise(SIGKILL);
     accept_it(id);
-    if (step == ANSWERED)
+    if (step == ANSWERED) {
+        await_word(go);
         raise(SIGKILL);
+    }
     expect(CM_EVENT_ESTABLISHED);
     if (step == DISCONNECTING)
         disconnect(id);
@@ -182,15 +198,13 @@ static void die_as_server(enum step step, int ready)
 
 static _Noreturn void victim(const struct row *row, int go, int ready)
 {
-    char c;
-
     if (!row->server)
-        must(read(go, &c, 1) == 1);
+        await_word(go);
     open_node();
     if (row->server)
-        die_as_server(row->step, ready);
+        die_as_server(row->step, go, ready);
     else
-        die_as_client(row->step);
+        die_as_client(row->step, go);
     _exit(1);
 }
 
@@ -204,21 +218,30 @@ static void see_killed(pid_t pid)
     must(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL);
 }
 
-static struct cm_event survive_as_server(const struct row *row, pid_t pid)
+static void give_word(int go)
+{
+    must(write(go, "", 1) == 1);
+}
+
+static struct cm_event survive_as_server(const struct row *row, pid_t pid, int go)
 {
     struct cm_id *id = expect(CM_EVENT_REQUEST).id;
 
-    if (row->step == ASKED)
+    if (row->step == ASKED) {
+        give_word(go);
         see_killed(pid);
+    }
     accept_it(id);
+    if (row->step >= ESTABLISHED) {
+        expect(CM_EVENT_ESTABLISHED);
+        give_word(go);
+    }
     if (row->step != ASKED)
         see_killed(pid);
-    if (row->step >= ESTABLISHED)
-        expect(CM_EVENT_ESTABLISHED);
     return next_event();
 }
 
-static struct cm_event survive_as_client(const struct row *row, pid_t pid)
+static struct cm_event survive_as_client(const struct row *row, pid_t pid, int go)
 {
     struct cm_id *id = ask();
 
@@ -227,8 +250,10 @@ static struct cm_event survive_as_client(const struct row *row, pid_t pid)
         return next_event();
     }
     expect(CM_EVENT_REPLY);
-    if (row->step == ANSWERED)
+    if (row->step == ANSWERED) {
+        give_word(go);
         see_killed(pid);
+    }
     establish(id);
     if (row->step != ANSWERED)
         see_killed(pid);
@@ -257,7 +282,6 @@ static _Noreturn void survivor(const struct row *row)
     int go[2], ready[2];
     struct cm_event event;
     pid_t pid;
-    char c;
 
     must(pipe(go) == 0 && pipe(ready) == 0);
     service = SERVICE + (uint64_t)(row - rows);
@@ -266,12 +290,14 @@ static _Noreturn void survivor(const struct row *row)
     if (pid == 0)
         victim(row, go[0], ready[1]);
     open_node();
-    if (row->server)
-        must(read(ready[0], &c, 1) == 1);
-    else
+    if (row->server) {
+        await_word(ready[0]);
+        event = survive_as_client(row, pid, go[1]);
+    } else {
         listen_there();
-    must(write(go[1], "", 1) == 1);
-    event = row->server ? survive_as_client(row, pid) : survive_as_server(row, pid);
+        give_word(go[1]);
+        event = survive_as_server(row, pid, go[1]);
+    }
     must(event.type == row->last);
     must(row->reason == 0 || event.message.reason == row->reason);
     node_lock(node);
