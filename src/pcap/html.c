@@ -257,8 +257,11 @@ static void print_connections(const struct tracker *t, const struct selection *s
 
 void html_print(const struct tracker *t, const struct selection *s, const char *name, FILE *out)
 {
+    const char *slash = strrchr(name, '/');
     struct diagnosis d;
 
+    if (slash != NULL) /* the page is for others, whom the folder does not concern */
+        name = slash + 1;
     diagnosis_make(&d, t, s);
     fputs("<!DOCTYPE html>\n<html lang='en'><head><meta charset='utf-8'>"
           "<meta name='viewport' content='width=device-width'><title>",

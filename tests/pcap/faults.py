@@ -641,6 +641,17 @@ class Faults(unittest.TestCase):
                     self.assertEqual(([], []), (page.open, page.fetched))
                     self.assertEqual(name == "marks", page.bars > 10)
 
+    def test_a_page_does_not_tell_where_the_capture_was(self):
+        with tempfile.TemporaryDirectory() as folder:
+            capture, page = (os.path.join(folder, name) for name in ("a.pcap", "a.html"))
+            with open(capture, "wb") as f:
+                f.write(packets.pcap([]))
+            subprocess.run([UROCE, "pcap", "--html", page, capture], check=True, stdout=subprocess.DEVNULL)
+            with open(page, encoding="utf-8") as f:
+                text = f.read()
+            self.assertIn("<h1>a.pcap</h1>", text)
+            self.assertNotIn(os.path.basename(folder), text)
+
     def test_a_page_that_cannot_be_written_is_told_by_its_name_alone(self):
         with tempfile.TemporaryDirectory() as folder:
             capture = os.path.join(folder, "a.pcap")
