@@ -151,7 +151,7 @@ static void give_service(struct node *n, uint64_t service_id, const struct gid *
     take_service(n, service_id, local);
 }
 
-const struct inside *uroce_inside_2(void)
+const struct inside *uroce_inside_3(void)
 {
     static const struct inside table = {
         .node_get = fuzz_node,
@@ -230,7 +230,7 @@ static void begin(struct input *in)
         return;
     h = id_of(id);
     device_find(&us, 0, &place);
-    h->bound = true;
+    h->state = ID_ROUTE_RESOLVED;
     endpoint_write(&src, &id->route.addr.src_storage);
     endpoint_write(&dst, &id->route.addr.dst_storage);
     id_set_place(h, &place);

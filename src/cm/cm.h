@@ -138,15 +138,19 @@ struct cm_accept {
 /* Sends a REP. ESTABLISHED, REJECTED or UNREACHABLE follows. */
 int cm_accept(struct cm_id *id, const struct cm_accept *accept, uint64_t now);
 
-/* Sends a REJ, to a REQ or a REP. info: at most 72 bytes, private data at most 148. */
+/* Sends a REJ, as long as the connection is not established. info: at most 72 bytes, private data
+ * at most 148. */
 int cm_reject(struct cm_id *id, enum cm_reason reason, struct cm_bytes info,
               struct cm_bytes private_data, uint64_t now);
 
 /* Sends the RTU, after REPLY. The connection is established at once. */
 int cm_establish(struct cm_id *id, struct cm_bytes private_data, uint64_t now);
 
-/* The peer's first packet overtook its RTU: the connection is established (IBA 12.9.6). */
-void cm_note_traffic(struct cm_id *id, uint64_t now);
+/*
+ * The peer's first packet overtook its RTU: the connection is established (IBA 12.9.6). -EISCONN:
+ * it is already; -EINVAL: no answer of ours waits for an RTU.
+ */
+int cm_note_traffic(struct cm_id *id, uint64_t now);
 
 /* Sends a DREQ. DISCONNECTED follows, whatever the peer does. Data at most 220 bytes. */
 int cm_disconnect(struct cm_id *id, struct cm_bytes private_data, uint64_t now);

@@ -147,10 +147,17 @@ void cm_send_reject(struct cm_id *id, enum cm_reason reason)
     cm_reply(id->cm, &id->path, &m);
 }
 
+/* Until the connection is established (IBA 12.9.7), also by who asked or has answered, as Linux. */
+static bool may_reject(enum cm_state state)
+{
+    return state == CM_STATE_REQ_RECEIVED || state == CM_STATE_REP_RECEIVED ||
+           state == CM_STATE_REQ_SENT || state == CM_STATE_REP_SENT;
+}
+
 int cm_reject(struct cm_id *id, enum cm_reason reason, struct cm_bytes info,
               struct cm_bytes private_data, uint64_t now)
 {
-    if (id->state != CM_STATE_REQ_RECEIVED && id->state != CM_STATE_REP_RECEIVED)
+    if (!may_reject(id->state))
         return -EINVAL;
     if (!fits(CM_REJ, private_data) || info.len > CM_INFO_MAX)
         return -EMSGSIZE;
@@ -173,12 +180,15 @@ int cm_establish(struct cm_id *id, struct cm_bytes private_data, uint64_t now)
     return 0;
 }
 
-void cm_note_traffic(struct cm_id *id, uint64_t now)
+int cm_note_traffic(struct cm_id *id, uint64_t now)
 {
+    if (id->state == CM_STATE_ESTABLISHED)
+        return -EISCONN;
     if (id->state != CM_STATE_REP_SENT)
-        return;
+        return -EINVAL;
     cm_enter_established(id, now);
     cm_raise(id, CM_EVENT_ESTABLISHED, NULL, NULL);
+    return 0;
 }
 
 int cm_disconnect(struct cm_id *id, struct cm_bytes private_data, uint64_t now)

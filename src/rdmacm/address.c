@@ -33,6 +33,11 @@ bool endpoint_read(const struct sockaddr *address, struct endpoint *out)
     return false;
 }
 
+int endpoint_unread(const struct sockaddr *address)
+{
+    return address->sa_family == AF_IB ? -EAFNOSUPPORT : -EINVAL;
+}
+
 /* RFC 4007: an address that means something only on one interface, a group's too. */
 static bool has_scope(const struct gid *g)
 {
@@ -83,8 +88,12 @@ static int ask(int fd, const struct endpoint *src, const struct endpoint *dst, s
     socklen_t len = sizeof(address);
     struct endpoint from = *src;
     struct endpoint to = *dst;
+    const int yes = 1;
 
     from.port = 0;
+    /* A route is asked for, nothing is sent: Linux resolves broadcast addresses too. */
+    if (setsockopt(fd, SOL_SOCKET, SO_BROADCAST, &yes, sizeof(yes)) != 0)
+        return -errno;
     if (from.family == to.family && !endpoint_is_any(&from)) {
         endpoint_write(&from, &address);
         if (bind(fd, (const struct sockaddr *)&address, address_len(from.family)) != 0)

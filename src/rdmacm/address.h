@@ -18,6 +18,10 @@ struct endpoint {
 
 /* False for another family than IPv4 and IPv6. */
 bool endpoint_read(const struct sockaddr *address, struct endpoint *out);
+
+/* The error of an address that could not be read: AF_IB is not supported, others are nonsense. */
+int endpoint_unread(const struct sockaddr *address);
+
 void endpoint_write(const struct endpoint *e, struct sockaddr_storage *out);
 
 /* Is it the wildcard address of its family? */

@@ -168,7 +168,7 @@ EXPORT int rdma_connect(struct rdma_cm_id *id, struct rdma_conn_param *conn_para
 
     if (!id_alive(h))
         return id_result(-EIO);
-    if (id->verbs == NULL || id->route.num_paths == 0)
+    if (h->state != ID_ROUTE_RESOLVED)
         return id_result(-EINVAL);
     if (h->connect_len > 0 && data_of(&p).len == 0) {
         p.private_data = h->connect_data;
@@ -178,6 +178,8 @@ EXPORT int rdma_connect(struct rdma_cm_id *id, struct rdma_conn_param *conn_para
         result = ask_for_datagrams(h, &p);
     else
         result = too_many(h, &p) ? -EINVAL : ask_for_connection(h, &p);
+    if (result == 0)
+        h->state = ID_CONNECT;
     return id_result(result == 0 ? id_complete(h) : result);
 }
 
@@ -269,6 +271,8 @@ static int accept_connection(struct id_handle *h, const struct rdma_conn_param *
     process_lock();
     result = inside->cm_accept(h->cm, &accept, inside->node_now());
     process_unlock();
+    if (result != 0)
+        id_qp_fail(h);
     return result == -EMSGSIZE ? -EINVAL : result;
 }
 
@@ -280,13 +284,11 @@ EXPORT int rdma_accept(struct rdma_cm_id *id, struct rdma_conn_param *conn_param
 
     if (!id_alive(h))
         return id_result(-EIO);
-    if (h->cm == NULL || id->verbs == NULL)
+    if (h->state != ID_CONNECT)
         return id_result(-EINVAL);
     if (id_is_datagram(h))
         return id_result(accept_datagrams(h, &p));
     result = accept_connection(h, &p);
-    if (result != 0)
-        id_qp_fail(h);
     return id_result(result == 0 ? id_complete(h) : result);
 }
 
@@ -358,15 +360,16 @@ EXPORT int rdma_get_request(struct rdma_cm_id *listen, struct rdma_cm_id **id)
 EXPORT int rdma_notify(struct rdma_cm_id *id, enum ibv_event_type event)
 {
     struct id_handle *h = id_of(id);
+    int result;
 
     if (!id_alive(h))
         return id_result(-EIO);
     if (h->cm == NULL || event != IBV_EVENT_COMM_EST)
         return id_result(-EINVAL);
     process_lock();
-    inside->cm_note_traffic(h->cm, inside->node_now());
+    result = inside->cm_note_traffic(h->cm, inside->node_now());
     process_unlock();
-    return 0;
+    return id_result(result);
 }
 
 EXPORT int rdma_disconnect(struct rdma_cm_id *id)
@@ -375,11 +378,11 @@ EXPORT int rdma_disconnect(struct rdma_cm_id *id)
 
     if (!id_alive(h))
         return id_result(-EIO);
-    if (h->cm == NULL)
+    if (h->cm == NULL || id->verbs == NULL)
         return id_result(-EINVAL);
     id_qp_fail(h);
     process_lock();
-    /* -EINVAL: the peer did already, which is no error. */
+    /* -EINVAL: there is no connection, or the peer ended it; no error, as with Linux. */
     inside->cm_disconnect(h->cm, none, inside->node_now());
     process_unlock();
     return id_result(id_complete(h));

@@ -141,7 +141,7 @@ struct id_handle *id_new_child(const struct id_handle *listener, struct cm_id *c
     h->has_ack_timeout = listener->has_ack_timeout;
     h->ack_timeout = listener->ack_timeout;
     h->cm = cm;
-    h->bound = true;
+    h->state = ID_CONNECT;
     inside->cm_id_set_user(cm, h);
     return h;
 }
@@ -251,6 +251,21 @@ void id_describe_path(struct id_handle *h)
 
 /* --- options --- */
 
+/* Does it send again what is not acknowledged? */
+static bool is_acknowledged(const struct id_handle *h)
+{
+    return h->rdma.qp_type == IBV_QPT_RC || h->rdma.qp_type == IBV_QPT_XRC_SEND;
+}
+
+/* Who listens does not share his port any more, and who is bound does not take his word back. */
+static int set_reuse_address(struct id_handle *h, bool on)
+{
+    if (h->state != ID_IDLE && (!on || h->state == ID_LISTEN))
+        return -EINVAL;
+    h->reuse_address = on;
+    return 0;
+}
+
 static int set_id_option(struct id_handle *h, int name, const void *value, size_t len)
 {
     int flag = 0;
@@ -262,21 +277,18 @@ static int set_id_option(struct id_handle *h, int name, const void *value, size_
         memcpy(&h->tos, value, len);
         return 0;
     case RDMA_OPTION_ID_ACK_TIMEOUT:
-        if (len != sizeof(h->ack_timeout) || *(const uint8_t *)value > 31)
+        if (len != sizeof(h->ack_timeout) || *(const uint8_t *)value > 31 || !is_acknowledged(h))
             return -EINVAL;
         memcpy(&h->ack_timeout, value, len);
         h->has_ack_timeout = true;
         return 0;
     case RDMA_OPTION_ID_REUSEADDR:
     case RDMA_OPTION_ID_AFONLY:
-        if (len != sizeof(flag) || (name == RDMA_OPTION_ID_AFONLY && h->bound))
+        if (len != sizeof(flag))
             return -EINVAL;
         memcpy(&flag, value, len);
-        if (name == RDMA_OPTION_ID_REUSEADDR)
-            h->reuse_address = flag != 0;
-        else
-            h->one_family = flag != 0;
-        return 0;
+        return name == RDMA_OPTION_ID_AFONLY ? port_set_one_family(h, flag != 0)
+                                             : set_reuse_address(h, flag != 0);
     default:
         return -ENOSYS;
     }

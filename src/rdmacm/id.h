@@ -13,6 +13,7 @@
 
 #include "base/list.h"
 #include "cm/cm.h"
+#include "rdmacm/address.h"
 #include "rdmacm/device.h"
 
 /* What both sides have agreed on, for the queue pair; valid once the peer has spoken. */
@@ -28,6 +29,27 @@ struct agreement {
     uint8_t ack_timeout;
 };
 
+/*
+ * How far an ID has come, as Linux's cma.c has it: each call belongs to one or two of these, and is
+ * -EINVAL in all others. What becomes of a connection is the connection manager's to say.
+ */
+enum id_state {
+    ID_IDLE,
+    ID_BOUND,         /* has a source address, perhaps the wildcard */
+    ID_ADDRESS_QUERY, /* the next hop is looked for */
+    ID_ADDRESS_RESOLVED,
+    ID_ROUTE_RESOLVED,
+    ID_CONNECT, /* asked, or was asked; stays so whatever comes of it */
+    ID_LISTEN,
+};
+
+/* Where a destination was found, until the ID is told (id_resolved). */
+struct resolution {
+    struct place place;
+    struct endpoint from;
+    struct gid to;
+};
+
 struct id_handle {
     struct rdma_cm_id rdma;
 
@@ -35,9 +57,12 @@ struct id_handle {
     uint32_t generation; /* process_generation then */
     bool sync;           /* each call waits for its event; rdma_migrate_id changes it */
 
+    /* Moved on by its calls, and from ADDRESS_QUERY by the thread that looks for neighbours. */
+    _Atomic enum id_state state;
+    struct resolution found; /* in ADDRESS_QUERY */
+
     /* set by bind and resolve */
     struct place place; /* device NULL: bound to no device */
-    bool bound;         /* has a source address, perhaps the wildcard */
     bool service_taken;
     uint64_t service_id;
     struct gid service_local;
@@ -101,6 +126,12 @@ int id_draw_psn(struct id_handle *h);
 
 /* With a synchronous ID, waits for the event that the call led to. 0 or a negative errno. */
 int id_complete(struct id_handle *h);
+
+/*
+ * resolve.c: the search for the destination has ended, with 0 or a negative errno: the state
+ * follows, and the event is raised. Any thread. 0 or -ENOMEM.
+ */
+int id_resolved(struct id_handle *h, int status);
 
 /* The record of the only path, once both addresses are known. */
 void id_describe_path(struct id_handle *h);

@@ -83,7 +83,8 @@ static int join(struct id_handle *h, const struct sockaddr *address, bool send_o
         return -EIO;
     if (address == NULL || !endpoint_read(address, &group) || endpoint_is_any(&group))
         return -EINVAL;
-    if (!id_is_datagram(h) || h->place.device == NULL || h->cm != NULL)
+    if (!id_is_datagram(h) || h->place.device == NULL ||
+        (h->state != ID_BOUND && h->state != ID_ADDRESS_RESOLVED))
         return -EINVAL;
     m = calloc(1, sizeof(*m));
     if (m == NULL)

@@ -19,7 +19,6 @@
 #include <unistd.h>
 
 #include "link/kernel_socket.h"
-#include "rdmacm/channel.h"
 
 #define LOOK_AGAIN_NS 10000000
 #define ROCE_PORT 4791u
@@ -210,10 +209,7 @@ static void look(void)
         next = l->next;
         if (!known && now() < w->until_ns)
             continue;
-        if (known)
-            channel_raise(w->id, RDMA_CM_EVENT_ADDR_RESOLVED, 0);
-        else
-            channel_raise(w->id, RDMA_CM_EVENT_ADDR_ERROR, -ETIMEDOUT);
+        id_resolved(w->id, known ? 0 : -ETIMEDOUT);
         list_remove(l);
         free(w);
     }
@@ -262,15 +258,15 @@ int neighbour_await(struct id_handle *h, const struct endpoint *dst, int timeout
     struct waiting *w;
     int result;
 
-    if (is_known(dst, h->place.ifindex))
-        return channel_raise(h, RDMA_CM_EVENT_ADDR_RESOLVED, 0);
+    if (is_known(dst, h->found.place.ifindex))
+        return id_resolved(h, 0);
     w = malloc(sizeof(*w));
     if (w == NULL)
         return -ENOMEM;
     *w = (struct waiting){
         .id = h,
         .dst = *dst,
-        .ifindex = h->place.ifindex,
+        .ifindex = h->found.place.ifindex,
         .until_ns = now() + patience_ns,
     };
     pthread_mutex_lock(&lock);

@@ -10,8 +10,8 @@
 #include "rdmacm/id.h"
 
 /*
- * Raises ADDR_RESOLVED as soon as the next hop to dst is known, at once as a rule; or ADDR_ERROR
- * with -ETIMEDOUT after timeout_ms. 0 or a negative errno.
+ * Calls id_resolved as soon as the next hop to dst is known, at once as a rule; or after timeout_ms
+ * with -ETIMEDOUT. 0 or a negative errno.
  */
 int neighbour_await(struct id_handle *h, const struct endpoint *dst, int timeout_ms);
 

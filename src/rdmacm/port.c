@@ -71,6 +71,31 @@ void port_give_back(struct id_handle *h)
     h->service_taken = false;
 }
 
+int port_set_one_family(struct id_handle *h, bool on)
+{
+    const bool was = h->one_family;
+    int result;
+
+    if (h->state != ID_IDLE && h->state != ID_BOUND)
+        return -EINVAL;
+    if (!h->service_taken) {
+        h->one_family = on;
+        return 0;
+    }
+    /* The wildcard of IPv6 has that of IPv4 beside it, or not. */
+    process_lock();
+    port_give_back(h);
+    h->one_family = on;
+    result = take_service(h);
+    if (result != 0) {
+        h->one_family = was;
+        take_service(h);
+    }
+    h->service_taken = true;
+    process_unlock();
+    return result;
+}
+
 /* One that nobody has now. Consecutive ones, so that a process does not draw one twice soon. */
 static uint16_t draw(struct id_handle *h, struct endpoint at)
 {
@@ -114,6 +139,8 @@ static int find_place(const struct endpoint *e, struct place *place)
         return 0;
     if (gid_is_link_local(&e->gid) && e->scope_id == 0)
         return -EINVAL; /* of which link? */
+    if (e->family == AF_INET6 && gid_is_ipv4(&e->gid))
+        return -ENODEV; /* no interface has an address of IPv4 as one of IPv6 */
     result = device_find(&e->gid, e->scope_id, place);
     if (!endpoint_is_loopback(e) || (result == 0 && device_is_alone(place->device)))
         return result;
@@ -127,7 +154,7 @@ int port_bind(struct id_handle *h, const struct endpoint *at)
     struct place place;
     int result;
 
-    if (h->bound)
+    if (h->state != ID_IDLE)
         return -EINVAL;
     result = find_place(&e, &place);
     if (result != 0)
@@ -143,7 +170,7 @@ int port_bind(struct id_handle *h, const struct endpoint *at)
         id_set_place(h, &place);
     }
     endpoint_write(&e, &h->rdma.route.addr.src_storage);
-    h->bound = true;
+    h->state = ID_BOUND;
     return 0;
 }
 
@@ -157,7 +184,7 @@ EXPORT int rdma_bind_addr(struct rdma_cm_id *id, struct sockaddr *addr)
     if (addr == NULL)
         return id_result(-EINVAL);
     if (!endpoint_read(addr, &at))
-        return id_result(-EAFNOSUPPORT);
+        return id_result(endpoint_unread(addr));
     return id_result(port_bind(h, &at));
 }
 
@@ -186,11 +213,17 @@ EXPORT int rdma_listen(struct rdma_cm_id *id, int backlog)
 
     if (!id_alive(h))
         return id_result(-EIO);
-    if (!h->bound)
+    if (h->state == ID_IDLE)
         result = port_bind(h, &anywhere);
+    if (result == 0 && h->state != ID_BOUND)
+        result = -EINVAL;
     if (backlog <= 0 || backlog > BACKLOG_MAX)
         backlog = BACKLOG_MAX;
-    return id_result(result == 0 ? listen_there(h, backlog) : result);
+    if (result == 0)
+        result = listen_there(h, backlog);
+    if (result == 0)
+        h->state = ID_LISTEN;
+    return id_result(result);
 }
 
 EXPORT __be16 rdma_get_src_port(struct rdma_cm_id *id)

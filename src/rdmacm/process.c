@@ -28,7 +28,7 @@ static void in_child(void)
 
 static void prepare(void)
 {
-    inside = uroce_inside_2();
+    inside = uroce_inside_3();
     pthread_atfork(NULL, NULL, in_child);
     inside->node_set_cm_handler(channel_take_event);
 }

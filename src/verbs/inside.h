@@ -49,6 +49,6 @@ struct inside {
 };
 
 /* Never NULL; static storage. */
-const struct inside *uroce_inside_2(void);
+const struct inside *uroce_inside_3(void);
 
 #endif

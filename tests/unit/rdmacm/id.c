@@ -191,13 +191,32 @@ static void a_port_is_drawn_for_those_who_name_none(void **state)
     assert_int_not_equal(rdma_get_src_port(b->other), rdma_get_src_port(b->id));
 }
 
-static void an_address_without_a_way_there_is_an_error_that_comes_as_event(void **state)
+/* Linux looks for the route while the caller waits (rdma_resolve_ip), and says so at once. */
+static void an_address_without_a_way_there_is_an_error_at_once(void **state)
+{
+    static const char *const nowhere[] = {"192.0.2.1", "255.255.255.255", "2001:db8::1",
+                                          "::ffff:127.0.0.1"};
+    struct bench *b = *state;
+
+    for (size_t i = 0; i < sizeof(nowhere) / sizeof(nowhere[0]); i++) {
+        struct sockaddr_storage there = at_port(nowhere[i], PORT);
+        struct rdma_cm_id *id;
+
+        assert_int_equal(rdma_create_id(b->channel, &id, NULL, RDMA_PS_TCP), 0);
+        assert_int_equal(rdma_resolve_addr(id, NULL, (struct sockaddr *)&there, 100), -1);
+        assert_int_equal(errno, ENETUNREACH);
+        assert_false(readable(b->channel->fd, 0));
+        assert_int_equal(rdma_destroy_id(id), 0);
+    }
+}
+
+static void an_ipv4_address_in_ipv6_is_no_address_of_ours(void **state)
 {
     struct bench *b = *state;
-    struct sockaddr_in there = ipv4("192.0.2.1", PORT);
+    struct sockaddr_storage here = at_port("::ffff:127.0.0.1", PORT);
 
-    assert_int_equal(rdma_resolve_addr(b->id, NULL, (struct sockaddr *)&there, 100), 0);
-    expect_and_ack(b->channel, RDMA_CM_EVENT_ADDR_ERROR, -ENETUNREACH);
+    assert_int_equal(rdma_bind_addr(b->id, (struct sockaddr *)&here), -1);
+    assert_int_equal(errno, ENODEV);
 }
 
 static void no_address_at_all_is_this_host(void **state)
@@ -344,7 +363,8 @@ int main(void)
         CASE(a_wildcard_has_its_port_at_all_addresses_of_its_families),
         CASE(those_who_say_so_share_a_port_until_one_listens),
         CASE(a_port_is_drawn_for_those_who_name_none),
-        CASE(an_address_without_a_way_there_is_an_error_that_comes_as_event),
+        CASE(an_address_without_a_way_there_is_an_error_at_once),
+        CASE(an_ipv4_address_in_ipv6_is_no_address_of_ours),
         CASE(no_address_at_all_is_this_host),
         CASE(resolving_fills_in_addresses_and_the_path),
         CASE(a_channel_is_readable_when_an_event_is_there),

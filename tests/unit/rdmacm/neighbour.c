@@ -155,6 +155,17 @@ static void a_link_local_address_is_met_on_its_link(void **state)
     assert_int_equal(rdma_destroy_id(listener), 0);
 }
 
+/* Linux asks nobody where a broadcast goes, so that the address is known at once. */
+static void a_broadcast_address_is_resolved_where_there_is_a_route(void **state)
+{
+    struct bench *b = *state;
+
+    if (b->no_link)
+        skip();
+    assert_int_equal(resolve_to(b, "192.0.2.255", 1), 0);
+    expect_and_ack(b->channel, RDMA_CM_EVENT_ADDR_RESOLVED, 0);
+}
+
 static void an_id_that_waits_may_be_destroyed(void **state)
 {
     struct bench *b = *state;
@@ -189,6 +200,7 @@ int main(void)
         CASE(an_address_that_is_found_meanwhile_is_resolved),
         CASE(a_neighbour_that_is_known_is_resolved_at_once),
         CASE(a_link_local_address_is_met_on_its_link),
+        CASE(a_broadcast_address_is_resolved_where_there_is_a_route),
         CASE(an_id_that_waits_may_be_destroyed),
         CASE(without_a_channel_the_call_itself_waits),
     };
