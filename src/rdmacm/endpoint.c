@@ -36,19 +36,49 @@ static int set_address(struct sockaddr **address, socklen_t *address_len_out, ch
     return 0;
 }
 
+static bool is_of_datagrams(int port_space)
+{
+    return port_space == RDMA_PS_UDP || port_space == RDMA_PS_IPOIB;
+}
+
+/* 0: any. */
+static int socket_type(const struct rdma_addrinfo *hints)
+{
+    switch (hints->ai_qp_type) {
+    case 0:
+        return is_of_datagrams(hints->ai_port_space) ? SOCK_DGRAM : SOCK_STREAM;
+    case IBV_QPT_UD:
+        return SOCK_DGRAM;
+    case IBV_QPT_RC:
+    case IBV_QPT_UC:
+    case IBV_QPT_XRC_SEND:
+    case IBV_QPT_XRC_RECV:
+        return SOCK_STREAM;
+    default:
+        return 0;
+    }
+}
+
+/* With the protocol, getaddrinfo itself refuses a queue pair that its port space has not. */
+static int protocol(int port_space)
+{
+    if (port_space == RDMA_PS_TCP)
+        return IPPROTO_TCP;
+    return is_of_datagrams(port_space) ? IPPROTO_UDP : 0;
+}
+
 static struct addrinfo as_hints(const struct rdma_addrinfo *hints)
 {
-    struct addrinfo h = {.ai_socktype = SOCK_STREAM};
+    static const struct rdma_addrinfo none;
+    const struct rdma_addrinfo *h = hints != NULL ? hints : &none;
 
-    if (hints == NULL)
-        return h;
-    h.ai_flags = (hints->ai_flags & RAI_PASSIVE ? AI_PASSIVE : 0) |
-                 (hints->ai_flags & RAI_NUMERICHOST ? AI_NUMERICHOST : 0);
-    if ((hints->ai_flags & RAI_FAMILY) != 0 || hints->ai_family != 0)
-        h.ai_family = hints->ai_family;
-    if (hints->ai_port_space == RDMA_PS_UDP || hints->ai_qp_type == IBV_QPT_UD)
-        h.ai_socktype = SOCK_DGRAM;
-    return h;
+    return (struct addrinfo){
+        .ai_flags = (h->ai_flags & RAI_PASSIVE ? AI_PASSIVE : 0) |
+                    (h->ai_flags & RAI_NUMERICHOST ? AI_NUMERICHOST : 0),
+        .ai_family = h->ai_family == AF_IB ? AF_UNSPEC : h->ai_family,
+        .ai_socktype = socket_type(h),
+        .ai_protocol = protocol(h->ai_port_space),
+    };
 }
 
 /* 0 or a code of getaddrinfo. */
@@ -57,8 +87,13 @@ static int look_up(const char *node, const char *service, const struct rdma_addr
 {
     const struct addrinfo want = as_hints(hints);
     struct addrinfo *found;
-    int error = getaddrinfo(node, service, &want, &found);
+    int error;
 
+    /* A GID as a name: there is no AF_IB here (docs/protocol-support.md). */
+    if (hints != NULL && hints->ai_family == AF_IB && (hints->ai_flags & RAI_FAMILY) != 0 &&
+        node != NULL)
+        return EAI_FAMILY;
+    error = getaddrinfo(node, service, &want, &found);
     if (error != 0)
         return error;
     if ((out->ai_flags & RAI_PASSIVE) != 0)
@@ -67,31 +102,22 @@ static int look_up(const char *node, const char *service, const struct rdma_addr
         error = set_address(&out->ai_dst_addr, &out->ai_dst_len, &out->ai_dst_canonname, found);
     out->ai_family = found->ai_family;
     freeaddrinfo(found);
-    return error;
-}
-
-/* What the hints bring along, and what follows from one about the other. */
-static int complete(struct rdma_addrinfo *out, const struct rdma_addrinfo *hints)
-{
-    if (hints != NULL && out->ai_src_addr == NULL && hints->ai_src_len > 0) {
-        out->ai_src_addr = copy_of(hints->ai_src_addr, hints->ai_src_len);
-        out->ai_src_len = hints->ai_src_len;
-        if (out->ai_src_addr == NULL)
-            return EAI_MEMORY;
-    }
-    if (hints != NULL && out->ai_dst_addr == NULL && hints->ai_dst_len > 0) {
-        out->ai_dst_addr = copy_of(hints->ai_dst_addr, hints->ai_dst_len);
-        out->ai_dst_len = hints->ai_dst_len;
-        if (out->ai_dst_addr == NULL)
-            return EAI_MEMORY;
-    }
     if (out->ai_port_space == 0)
         out->ai_port_space = out->ai_qp_type == IBV_QPT_UD ? RDMA_PS_UDP : RDMA_PS_TCP;
     if (out->ai_qp_type == 0)
-        out->ai_qp_type = out->ai_port_space == RDMA_PS_UDP || out->ai_port_space == RDMA_PS_IPOIB
-                              ? IBV_QPT_UD
-                              : IBV_QPT_RC;
-    return 0;
+        out->ai_qp_type = is_of_datagrams(out->ai_port_space) ? IBV_QPT_UD : IBV_QPT_RC;
+    return error;
+}
+
+/* An address that the hints bring along. 0 or EAI_MEMORY. */
+static int bring(struct sockaddr **address, socklen_t *address_len_out, const struct sockaddr *from,
+                 socklen_t len)
+{
+    if (len == 0)
+        return 0;
+    *address = copy_of(from, len);
+    *address_len_out = len;
+    return *address != NULL ? 0 : EAI_MEMORY;
 }
 
 EXPORT void rdma_freeaddrinfo(struct rdma_addrinfo *res)
@@ -113,24 +139,28 @@ EXPORT void rdma_freeaddrinfo(struct rdma_addrinfo *res)
 EXPORT int rdma_getaddrinfo(const char *node, const char *service,
                             const struct rdma_addrinfo *hints, struct rdma_addrinfo **res)
 {
+    const bool named = node != NULL || service != NULL;
     struct rdma_addrinfo *out;
     int error = 0;
 
-    if ((node == NULL && service == NULL && hints == NULL) || res == NULL)
+    if ((!named && hints == NULL) || res == NULL)
         return id_result(-EINVAL);
     out = calloc(1, sizeof(*out));
     if (out == NULL)
         return id_result(-ENOMEM);
     if (hints != NULL) {
-        out->ai_flags = hints->ai_flags;
+        out->ai_flags = named ? hints->ai_flags & RAI_PASSIVE : hints->ai_flags;
         out->ai_family = hints->ai_family;
         out->ai_qp_type = hints->ai_qp_type;
         out->ai_port_space = hints->ai_port_space;
     }
-    if (node != NULL || service != NULL)
+    if (named)
         error = look_up(node, service, hints, out);
-    if (error == 0)
-        error = complete(out, hints);
+    /* Nothing is asked for by hints alone, and they are the answer. */
+    if (error == 0 && hints != NULL && out->ai_src_addr == NULL)
+        error = bring(&out->ai_src_addr, &out->ai_src_len, hints->ai_src_addr, hints->ai_src_len);
+    if (error == 0 && hints != NULL && !named)
+        error = bring(&out->ai_dst_addr, &out->ai_dst_len, hints->ai_dst_addr, hints->ai_dst_len);
     if (error != 0) {
         rdma_freeaddrinfo(out);
         return error;
