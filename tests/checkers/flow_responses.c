@@ -178,7 +178,7 @@ static void take_credits(struct flow *f, const struct packet *p)
 void flow_response_delivered(struct flow *f, const struct packet *p, uint64_t now)
 {
     uint64_t before = f->una;
-    bool might = f->may_go_back;
+    bool might;
     uint64_t psn = unwrap24(p->h.bth.psn.value, f->una);
     bool data = p->operation->kind != KIND_ACK;
     bool has_aeth = opcode_headers(p->h.bth.opcode) & HEADER_AETH;
@@ -191,6 +191,7 @@ void flow_response_delivered(struct flow *f, const struct packet *p, uint64_t no
         return;
     if (f->timeout_ns > 0 && now - f->activity_ns >= f->timeout_ns)
         f->may_go_back = true; /* a time-out came first */
+    might = f->may_go_back;
     acknowledge(f, done);
     if (f->una < done || kind != AETH_ACK)
         f->may_go_back = true; /* an implied NAK, or one that says so */
