@@ -118,7 +118,7 @@ int socket_watch(struct rsock *s, int fd)
     return 0;
 }
 
-int socket_unblock(int fd)
+int socket_hide(int *fd)
 {
     (void)fd;
     return 0;

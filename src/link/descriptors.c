@@ -10,6 +10,8 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "link/own_descriptor.h"
+
 union control {
     char bytes[CMSG_SPACE(DESCRIPTORS_MAX * sizeof(int))];
     struct cmsghdr align;
@@ -76,7 +78,8 @@ int parcel_receive(int socket, int flags, struct parcel *p)
             return -EPIPE;
         return message.msg_flags & MSG_CTRUNC ? -EMFILE : -EMSGSIZE;
     }
-    memcpy(p->fds, fds, count * sizeof(int));
+    for (size_t i = 0; i < count; i++)
+        p->fds[i] = own_descriptor(fds[i]);
     p->fd_count = count;
     p->len = (size_t)len;
     return 0;

@@ -25,6 +25,7 @@
 #include "link/descriptors.h"
 #include "link/group_private.h"
 #include "link/kernel_socket.h"
+#include "link/own_descriptor.h"
 #include "link/refusal.h"
 
 #define WELCOME_MAGIC 0x65636f72u /* "roce" */
@@ -131,7 +132,7 @@ int group_alone(struct group *g)
 
 static int make_memory(struct group *g)
 {
-    g->memory = memfd_create("uroce", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+    g->memory = own_descriptor(memfd_create("uroce", MFD_CLOEXEC | MFD_ALLOW_SEALING));
     if (g->memory < 0)
         return -errno;
     if (ftruncate(g->memory, sizeof(*g->shared)) ||
@@ -278,23 +279,29 @@ static void welcome(struct group *g, int fd)
     }
 }
 
+static int accept_one(int listener)
+{
+    return own_descriptor(accept4(listener, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC));
+}
+
 /* *last: it took the spare descriptor. Else as accept(2). */
 static int accept_newcomer(struct group *g, bool *last)
 {
-    int fd = accept4(g->listener, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
+    int fd = accept_one(g->listener);
 
     *last = fd < 0 && (errno == EMFILE || errno == ENFILE) && g->spare >= 0;
     if (!*last)
         return fd;
     close(g->spare);
     g->spare = -1;
-    return accept4(g->listener, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
+    return accept_one(g->listener);
 }
 
+/* At a number that is within the limit now: a program that lowers it later has no use of it. */
 static void keep_spare(struct group *g)
 {
     if (g->spare < 0)
-        g->spare = eventfd(0, EFD_CLOEXEC);
+        g->spare = own_descriptor(eventfd(0, EFD_CLOEXEC));
 }
 
 uint32_t group_serve(struct group *g, group_visitor_fn fn, void *context)

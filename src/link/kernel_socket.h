@@ -11,10 +11,12 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-/* As socket(2). */
+#include "link/own_descriptor.h"
+
+/* As socket(2), but for the number (own_descriptor.h). */
 static inline int kernel_socket(int domain, int type, int protocol)
 {
-    return (int)syscall(SYS_socket, domain, type, protocol);
+    return own_descriptor((int)syscall(SYS_socket, domain, type, protocol));
 }
 
 #endif

@@ -16,6 +16,7 @@
 
 #include "link/descriptors.h"
 #include "link/limits.h"
+#include "link/own_descriptor.h"
 
 #define QUEUE_BYTES (1 << 20) /* asked for; 255 messages of under 1 KiB fit the usual default */
 
@@ -26,9 +27,9 @@ int parking_open(struct parking *p)
 
     if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, pair))
         return -errno;
-    setsockopt(pair[0], SOL_SOCKET, SO_SNDBUF, &size, sizeof(size));
-    p->in = pair[0];
-    p->out = pair[1];
+    p->in = own_descriptor(pair[0]);
+    p->out = own_descriptor(pair[1]);
+    setsockopt(p->in, SOL_SOCKET, SO_SNDBUF, &size, sizeof(size));
     return 0;
 }
 

@@ -19,6 +19,7 @@
 #include <unistd.h>
 
 #include "base/bytes.h"
+#include "link/own_descriptor.h"
 #include "link/pcapng.h"
 
 #define BUFFER_SIZE (256u * 1024u)
@@ -95,7 +96,8 @@ static void stop(struct record *r, const char *why)
 /* Returns a descriptor or a negative errno. */
 static int open_regular(const char *path, struct stat *status)
 {
-    int fd = open(path, O_WRONLY | O_CREAT | O_NONBLOCK | O_NOCTTY | O_CLOEXEC, 0666);
+    int fd =
+        own_descriptor(open(path, O_WRONLY | O_CREAT | O_NONBLOCK | O_NOCTTY | O_CLOEXEC, 0666));
     int err = 0;
 
     if (fd < 0)

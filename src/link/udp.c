@@ -18,6 +18,7 @@
 
 #include "base/log.h"
 #include "link/group_private.h"
+#include "link/own_descriptor.h"
 #include "link/refusal.h"
 #include "link/services.h"
 
@@ -344,7 +345,7 @@ static int prepare(struct udp *u)
 
     if (err)
         return err;
-    u->epoll = epoll_create1(EPOLL_CLOEXEC);
+    u->epoll = own_descriptor(epoll_create1(EPOLL_CLOEXEC));
     if (u->epoll < 0)
         return -errno;
     u->link.descriptors[0] = u->epoll;

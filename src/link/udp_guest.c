@@ -16,6 +16,7 @@
 
 #include "base/log.h"
 #include "link/group_private.h"
+#include "link/own_descriptor.h"
 #include "link/refusal.h"
 #include "link/services.h"
 
@@ -137,7 +138,7 @@ static int explain(int err, unsigned host, char *error)
 
 static int open_timer(struct udp *u)
 {
-    int fd = timerfd_create(CLOCK_MONOTONIC, TFD_NONBLOCK | TFD_CLOEXEC);
+    int fd = own_descriptor(timerfd_create(CLOCK_MONOTONIC, TFD_NONBLOCK | TFD_CLOEXEC));
 
     if (fd < 0)
         return -errno;

@@ -19,6 +19,7 @@
 
 #include "base/log.h"
 #include "engine/view.h"
+#include "link/own_descriptor.h"
 #include "node/node_private.h"
 #include "node/stat_file.h"
 
@@ -131,7 +132,8 @@ static int file_make(struct publisher *p, const char *name)
     struct stat st;
 
     unlinkat(p->folder, name, 0);
-    p->fd = openat(p->folder, name, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
+    p->fd = own_descriptor(
+        openat(p->folder, name, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600));
     if (p->fd < 0)
         return -errno;
     if (flock(p->fd, LOCK_EX | LOCK_NB) != 0 || fstat(p->fd, &st) != 0)

@@ -26,6 +26,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "link/own_descriptor.h"
+
 #define STACK_SIZE ((size_t)256 * 1024)
 #define TIMERSLACK_NS 1000u
 
@@ -405,8 +407,8 @@ static int open_descriptors(struct node *n)
 {
     int error;
 
-    n->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
-    n->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    n->epoll_fd = own_descriptor(epoll_create1(EPOLL_CLOEXEC));
+    n->wake_fd = own_descriptor(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
     if (n->epoll_fd < 0 || n->wake_fd < 0)
         return -errno;
     error = add_descriptor(n, n->wake_fd,

@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "link/kernel_socket.h"
+#include "link/own_descriptor.h"
 #include "rdmacm/process.h"
 #include "verbs/event_fd.h"
 
@@ -646,7 +647,7 @@ int datagram_open(int family, struct rsock **out)
     d->receive_queue = defaults->receive_queue;
     d->inline_len = defaults->inline_len;
     d->udp = kernel_socket(family, SOCK_DGRAM | SOCK_CLOEXEC, 0);
-    d->wake_fd = event_fd_open();
+    d->wake_fd = own_descriptor(event_fd_open());
     if (d->udp < 0 || d->wake_fd < 0)
         result = -errno;
     if (result == 0)

@@ -68,7 +68,7 @@ static int create_queues(struct datagram_qp *q)
     attr.send_cq = q->send_cq;
     attr.recv_cq = q->recv_cq;
     q->qp = ibv_create_qp(q->place.device->pd, &attr);
-    return q->qp != NULL ? socket_unblock(q->channel->fd) : -errno;
+    return q->qp != NULL ? socket_hide(&q->channel->fd) : -errno;
 }
 
 static int allocate(struct datagram_qp *q)

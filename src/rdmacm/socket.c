@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "engine/engine.h"
+#include "link/own_descriptor.h"
 #include "rdmacm/process.h"
 
 #define NS_PER_S 1000000000u
@@ -161,11 +162,13 @@ int socket_watch(struct rsock *s, int fd)
     return epoll_ctl(s->fd, EPOLL_CTL_ADD, fd, &event) == 0 ? 0 : -errno;
 }
 
-int socket_unblock(int fd)
+int socket_hide(int *fd)
 {
-    const int flags = fcntl(fd, F_GETFL);
+    int flags;
 
-    return flags >= 0 && fcntl(fd, F_SETFL, flags | O_NONBLOCK) == 0 ? 0 : -errno;
+    *fd = own_descriptor(*fd);
+    flags = fcntl(*fd, F_GETFL);
+    return flags >= 0 && fcntl(*fd, F_SETFL, flags | O_NONBLOCK) == 0 ? 0 : -errno;
 }
 
 int socket_renumber(struct rsock *s)

@@ -110,13 +110,16 @@ bool socket_withdraw(struct rsock *s);
 /* The descriptor tells of this one too. 0 or a negative errno. */
 int socket_watch(struct rsock *s, int fd);
 
-/* A descriptor does not wait from now on. 0 or a negative errno. */
-int socket_unblock(int fd);
+/*
+ * A channel's descriptor that the application never sees goes out of its way, and does not wait
+ * from now on. 0 or a negative errno.
+ */
+int socket_hide(int *fd);
 
 /*
- * Its descriptor becomes the lowest that is free; it is not in the table. The distribution's
- * librspreload.so has opened a descriptor of its own before it calls rsocket or raccept, and tells
- * the two apart by theirs being the lower. 0 or a negative errno.
+ * Its descriptor becomes the lowest that is free, as that of a new one; it is not in the table. The
+ * distribution's librspreload.so has opened a descriptor of its own before it calls rsocket or
+ * raccept, and tells the two apart by theirs being the lower. 0 or a negative errno.
  */
 int socket_renumber(struct rsock *s);
 

@@ -45,7 +45,7 @@ static int create_cq(struct stream *t)
     id->recv_cq = ibv_create_cq(id->verbs, size, t, id->recv_cq_channel, 0);
     if (id->recv_cq == NULL)
         return -errno;
-    return socket_unblock(id->recv_cq_channel->fd);
+    return socket_hide(&id->recv_cq_channel->fd);
 }
 
 static int create_qp(struct stream *t)

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/log.h"
+#include "link/own_descriptor.h"
 #include "rdmacm/address.h"
 #include "rdmacm/channel.h"
 #include "rdmacm/process.h"
@@ -87,7 +88,7 @@ static int open_channel(struct stream *t)
     t->channel = rdma_create_event_channel();
     if (t->channel == NULL)
         return -errno;
-    result = socket_unblock(t->channel->fd);
+    result = socket_hide(&t->channel->fd);
     return result == 0 ? socket_watch(&t->socket, t->channel->fd) : result;
 }
 
@@ -314,6 +315,7 @@ static void accept_request(struct stream *listener, const struct rdma_cm_event *
     int result = -ENOMEM;
 
     if (t != NULL) {
+        t->socket.fd = own_descriptor(t->socket.fd); /* until it is accepted */
         t->id = event->id;
         t->sizes = listener->sizes;
         t->options = listener->options;

@@ -14,6 +14,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "link/own_descriptor.h"
 #include "verbs/cq.h"
 #include "verbs/dm.h"
 #include "verbs/event.h"
@@ -88,7 +89,7 @@ static void fill_verbs(struct verbs_context *v, struct ibv_device *device)
  * it, so it is open on a file of its own. */
 static int open_command_file(void)
 {
-    return memfd_create("uroce-device", MFD_CLOEXEC);
+    return own_descriptor(memfd_create("uroce-device", MFD_CLOEXEC));
 }
 
 static bool file_of(int fd, struct context_file *out)

@@ -10,6 +10,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "link/own_descriptor.h"
 #include "verbs/context.h"
 
 /* Under the node's lock. */
@@ -49,7 +50,7 @@ static int make(struct context_handle *c, int fd, const struct stat *file, struc
     *d = (struct domain){.device = c->device, .fork_generation = c->fork_generation, .fd = -1};
     list_init(&d->link);
     if (file != NULL) {
-        d->fd = fcntl(fd, F_DUPFD_CLOEXEC, 0);
+        d->fd = own_descriptor_copy(fd);
         error = errno;
         if (d->fd < 0)
             goto free_domain;

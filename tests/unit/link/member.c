@@ -31,6 +31,7 @@
 #include "wire/packet.h"
 
 #define PATIENCE_MS 60000
+#define USE_UP_MAX 4096u /* descriptors; above those of the link (link/own_descriptor.h) */
 
 enum order {
     ORDER_SEND,
@@ -161,8 +162,8 @@ static void use_up_descriptors(void)
     struct rlimit limit;
 
     getrlimit(RLIMIT_NOFILE, &limit);
-    if (limit.rlim_cur > 1024)
-        limit.rlim_cur = 1024;
+    if (limit.rlim_cur > USE_UP_MAX)
+        limit.rlim_cur = USE_UP_MAX;
     setrlimit(RLIMIT_NOFILE, &limit);
     while (dup(STDERR_FILENO) >= 0)
         ;

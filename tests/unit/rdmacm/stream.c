@@ -669,6 +669,44 @@ static void many_connections_come_and_go_and_leave_nothing(void **state)
     assert_int_equal(count_descriptors(), before);
 }
 
+#define LOWEST 4
+
+/* The numbers that the next descriptors get. */
+static void find_lowest(int numbers[LOWEST])
+{
+    for (int i = 0; i < LOWEST; i++)
+        numbers[i] = dup(STDERR_FILENO);
+    for (int i = 0; i < LOWEST; i++)
+        assert_int_equal(close(numbers[i]), 0);
+}
+
+static void of_all_that_a_socket_needs_only_itself_takes_a_low_number(void **state)
+{
+    struct streams *s = *state;
+    const struct sockaddr_in there = loopback(PORT);
+    int free_before[LOWEST], free_now[LOWEST];
+    int client, server, datagrams;
+
+    find_lowest(free_before);
+    client = ask_listener();
+    assert_int_equal(client, free_before[0]);
+    expect_poll(s->listener, POLLIN);
+    find_lowest(free_now);
+    assert_int_equal(free_now[0], free_before[1]); /* the connection that waits has none yet */
+    server = accept_peer(s->listener);
+    assert_int_equal(server, free_before[1]);
+    expect_poll(client, POLLOUT);
+    datagrams = rsocket(AF_INET, SOCK_DGRAM, 0);
+    assert_int_equal(datagrams, free_before[2]);
+    assert_int_equal(rsendto(datagrams, "", 1, 0, (const struct sockaddr *)&there, sizeof(there)),
+                     1);
+    find_lowest(free_now);
+    assert_int_equal(free_now[0], free_before[3]);
+    assert_int_equal(rclose(datagrams), 0);
+    assert_int_equal(rclose(client), 0);
+    assert_int_equal(rclose(server), 0);
+}
+
 int main(void)
 {
 #define CASE(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
@@ -698,6 +736,7 @@ int main(void)
         CASE(what_two_threads_send_is_not_mixed),
         CASE(threads_send_and_receive_at_a_time_on_both_ends),
         CASE(many_connections_come_and_go_and_leave_nothing),
+        CASE(of_all_that_a_socket_needs_only_itself_takes_a_low_number),
     };
 
     enter_namespace();

@@ -10,6 +10,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -200,10 +201,75 @@ static void a_parent_goes_on_after_forking(void **state)
     pair_close(&p);
 }
 
+static void limit_descriptors(rlim_t most)
+{
+    struct rlimit limit;
+
+    CHECK(getrlimit(RLIMIT_NOFILE, &limit) == 0);
+    limit.rlim_cur = most < limit.rlim_max ? most : limit.rlim_max;
+    CHECK(setrlimit(RLIMIT_NOFILE, &limit) == 0);
+}
+
+static int next_number(void)
+{
+    const int fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
+
+    CHECK(fd >= 0 && close(fd) == 0);
+    return fd;
+}
+
+/* Asynchronous events and completion channels are the program's; all else is out of its way. */
+static void use_a_device_and_count(rlim_t limit)
+{
+    struct ibv_xrcd_init_attr attr = {
+        .comp_mask = IBV_XRCD_INIT_ATTR_FD | IBV_XRCD_INIT_ATTR_OFLAGS, .oflags = O_CREAT};
+    struct ibv_xrcd *domain;
+    struct ibv_sge sge;
+    struct ibv_send_wr wr;
+    struct pair p;
+    int first;
+
+    limit_descriptors(limit);
+    first = next_number();
+    pair_setup(&p, IBV_QPT_RC, 0);
+    attr.fd = STDERR_FILENO;
+    domain = ibv_open_xrcd(p.context, &attr);
+    CHECK(domain != NULL);
+    sge = sge_of(&p, 0, 0, 4);
+    wr = (struct ibv_send_wr){.sg_list = &sge, .num_sge = 1, .opcode = IBV_WR_SEND};
+    post_receive(&p, 1, 4);
+    post_request(&p, &wr);
+    CHECK(poll_one(p.recv_cq).status == IBV_WC_SUCCESS);
+    CHECK(poll_one(p.send_cq).status == IBV_WC_SUCCESS);
+    CHECK(p.context->async_fd == first);
+    CHECK(p.channel->fd == first + 1);
+    CHECK(next_number() == first + 2);
+    CHECK(ibv_close_xrcd(domain) == 0);
+    pair_close(&p);
+    CHECK(next_number() == first);
+}
+
+static void a_program_gets_the_descriptors_that_it_would_get_without_the_library(void **state)
+{
+    static const rlim_t limits[] = {64, 1024, RLIM_INFINITY};
+
+    (void)state;
+    for (size_t i = 0; i < COUNT_OF(limits); i++) {
+        pid_t child = fork();
+
+        if (child == 0) {
+            use_a_device_and_count(limits[i]);
+            _exit(0);
+        }
+        expect_child(child);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(an_open_device_has_descriptors_and_vectors),
+        cmocka_unit_test(a_program_gets_the_descriptors_that_it_would_get_without_the_library),
         cmocka_unit_test(a_device_can_be_open_twice),
         cmocka_unit_test(parts_of_different_contexts_do_not_mix),
         cmocka_unit_test(objects_left_at_close_can_still_be_destroyed),
