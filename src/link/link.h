@@ -175,7 +175,7 @@ static inline uint32_t link_local_room(struct link *link, const struct gid *dst,
 /*
  * Requests for connections come to QP1, which all processes that share the port read. Notes
  * that this one answers for a service ID at a local address (zeroes: at all). Returns 0,
- * -EADDRINUSE when another does already, or -ENOSPC.
+ * -EADDRINUSE or (with a wildcard) -EADDRNOTAVAIL when another does already, or -ENOSPC.
  */
 static inline int link_listen(struct link *link, uint64_t service_id, const struct gid *local)
 {

@@ -33,6 +33,14 @@ static bool is_alive(const struct group *g, uint64_t owner)
     return g->held[slot] || g->memory < 0 || group_slot_held(g, slot); /* alone: only we write */
 }
 
+static bool is_wildcard(const struct gid *g)
+{
+    static const struct gid any;
+    static const struct gid any_ipv4 = {{[10] = 0xff, [11] = 0xff}};
+
+    return gid_equal(g, &any) || gid_equal(g, &any_ipv4);
+}
+
 static struct gid entry_local(const struct shared_service *e)
 {
     struct gid local;
@@ -50,17 +58,26 @@ static bool is_for(const struct group *g, const struct shared_service *e, uint64
 /*
  * Would one of them get requests that the other waits for? A wildcard is all addresses of its
  * family: else another user's process could listen at one address beside it and have its requests.
+ * 0, or the errno that Linux has: -EADDRINUSE at one address, -EADDRNOTAVAIL with a wildcard.
  */
-static bool overlap(const struct gid *a, const struct gid *b)
+static int overlap(const struct gid *a, const struct gid *b)
 {
-    return gid_is_ipv4(a) == gid_is_ipv4(b) &&
-           (gid_listen_rank(a, b) != 0 || gid_listen_rank(b, a) != 0);
+    if (gid_is_ipv4(a) != gid_is_ipv4(b))
+        return 0;
+    if (is_wildcard(a) || is_wildcard(b))
+        return -EADDRNOTAVAIL;
+    return gid_equal(a, b) ? -EADDRINUSE : 0;
 }
 
-/* Another entry for the same; of those after end only what is not being made at this moment. */
-static bool is_taken(const struct group *g, uint32_t mine, uint64_t service_id,
-                     const struct gid *local)
+/*
+ * Another entry for the same; of those after end only what is not being made at this moment. 0, or
+ * how they overlap.
+ */
+static int find_other(const struct group *g, uint32_t mine, uint64_t service_id,
+                      const struct gid *local)
 {
+    int result;
+
     for (uint32_t i = 0; i < SERVICES_MAX; i++) {
         const struct shared_service *e = &g->shared->services[i];
         struct gid other;
@@ -68,10 +85,11 @@ static bool is_taken(const struct group *g, uint32_t mine, uint64_t service_id,
         if (i == mine || !is_for(g, e, service_id))
             continue;
         other = entry_local(e);
-        if (overlap(&other, local) && (i < mine || mine == SERVICES_MAX))
-            return true;
+        result = overlap(&other, local);
+        if (result != 0 && (i < mine || mine == SERVICES_MAX))
+            return result;
     }
-    return false;
+    return 0;
 }
 
 static bool claim(struct group *g, struct shared_service *e, uint64_t owner)
@@ -94,23 +112,25 @@ static int fill(struct group *g, uint32_t index, uint64_t service_id, const stru
 {
     struct shared_service *e = &g->shared->services[index];
     uint64_t words[2];
+    int result;
 
     memcpy(words, local->bytes, sizeof(words));
     atomic_store(&e->local[0], words[0]);
     atomic_store(&e->local[1], words[1]);
     atomic_store(&e->service_id, service_id);
-    if (!is_taken(g, index, service_id, local))
-        return 0;
-    give_up(e);
-    return -EADDRINUSE;
+    result = find_other(g, index, service_id, local);
+    if (result != 0)
+        give_up(e);
+    return result;
 }
 
 int services_add(struct group *g, uint8_t slot, uint64_t service_id, const struct gid *local)
 {
     const uint64_t owner = owner_word(g, slot);
+    int result = find_other(g, SERVICES_MAX, service_id, local);
 
-    if (is_taken(g, SERVICES_MAX, service_id, local))
-        return -EADDRINUSE;
+    if (result != 0)
+        return result;
     for (uint32_t i = 0; i < SERVICES_MAX; i++)
         if (claim(g, &g->shared->services[i], owner))
             return fill(g, i, service_id, local);

@@ -14,9 +14,9 @@
 
 /*
  * Notes that the process of slot, which is ours, listens on a service ID at a local address
- * (zeroes: at all, see gid_listen_rank). Returns 0, -EADDRINUSE when somebody does at the same or
- * either is a wildcard of the other's family, or -ENOSPC. Who listens at zeroes and for IPv4 too
- * takes the wildcard of IPv4 beside them.
+ * (zeroes: at all, see gid_listen_rank). Returns 0, -EADDRINUSE when somebody does at the same,
+ * -EADDRNOTAVAIL when either is a wildcard of the other's family, or -ENOSPC. Who listens at zeroes
+ * and for IPv4 too takes the wildcard of IPv4 beside them.
  */
 int services_add(struct group *g, uint8_t slot, uint64_t service_id, const struct gid *local);
 

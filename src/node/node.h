@@ -113,8 +113,9 @@ void node_set_cm_handler(node_cm_event_fn fn);
 
 /*
  * A service ID at a local address (gid_listen_rank) becomes this process's: requests for it reach
- * cm_listen here, whichever process of the host reads them. Returns 0, -EADDRINUSE when any
- * process has it, or -ENOSPC when too many are taken. The lock is held.
+ * cm_listen here, whichever process of the host reads them. Returns 0; -EADDRINUSE when any
+ * process has it, -EADDRNOTAVAIL when it or ours is at all addresses, as with Linux's RDMA CM; or
+ * -ENOSPC when too many are taken. The lock is held.
  */
 int node_take_service(struct node *n, uint64_t service_id, const struct gid *local);
 void node_give_service(struct node *n, uint64_t service_id, const struct gid *local);

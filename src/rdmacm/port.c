@@ -102,12 +102,14 @@ static uint16_t draw(struct id_handle *h, struct endpoint at)
     static atomic_uint next;
     unsigned none = 0;
     unsigned start = 0;
+    int result;
 
     if (atomic_load(&next) == 0 && getrandom(&start, sizeof(start), 0) == sizeof(start))
         atomic_compare_exchange_strong(&next, &none, start % PORTS_DRAWN + 1);
     for (unsigned i = 0; i < DRAWS_MAX; i++) {
         at.port = (uint16_t)(PORT_DRAWN_FIRST + atomic_fetch_add(&next, 1) % PORTS_DRAWN);
-        if (take(h, &at) != -EADDRINUSE)
+        result = take(h, &at);
+        if (result != -EADDRINUSE && result != -EADDRNOTAVAIL)
             break;
     }
     process_lock();

@@ -153,7 +153,7 @@ static void a_wildcard_has_its_port_at_all_addresses_of_its_families(void **stat
         result = rdma_bind_addr(ids[1], (struct sockaddr *)&second);
         assert_int_equal(result, rows[i].free ? 0 : -1);
         if (!rows[i].free)
-            assert_int_equal(errno, EADDRINUSE);
+            assert_int_equal(errno, EADDRNOTAVAIL); /* Linux: EADDRINUSE at one address only */
         assert_int_equal(rdma_destroy_id(ids[0]), 0);
         assert_int_equal(rdma_destroy_id(ids[1]), 0);
         assert_int_equal(rdma_create_id(b->channel, &ids[0], NULL, RDMA_PS_TCP), 0);
