@@ -17,6 +17,7 @@
 #include "rdmacm/address.h"
 #include "rdmacm/channel.h"
 #include "rdmacm/id.h"
+#include "rdmacm/keepalive.h"
 #include "rdmacm/multicast.h"
 #include "rdmacm/process.h"
 #include "rdmacm/socket.h"
@@ -73,6 +74,15 @@ void devices_forget(void)
 
 void sockets_in_child(void)
 {
+}
+
+void keepalive_in_child(void)
+{
+}
+
+void keepalive_look(struct node *n)
+{
+    (void)n;
 }
 
 int id_qp_ready(struct id_handle *h)
@@ -138,6 +148,11 @@ static void set_handler(node_cm_event_fn fn)
     (void)fn;
 }
 
+static void set_alarm_handler(node_alarm_fn fn)
+{
+    (void)fn;
+}
+
 static int take_service(struct node *n, uint64_t service_id, const struct gid *local)
 {
     (void)n;
@@ -151,7 +166,7 @@ static void give_service(struct node *n, uint64_t service_id, const struct gid *
     take_service(n, service_id, local);
 }
 
-const struct inside *uroce_inside_3(void)
+const struct inside *uroce_inside_4(void)
 {
     static const struct inside table = {
         .node_get = fuzz_node,
@@ -161,6 +176,7 @@ const struct inside *uroce_inside_3(void)
         .node_before_sleep = nothing,
         .node_cm = manager,
         .node_set_cm_handler = set_handler,
+        .node_set_alarm_handler = set_alarm_handler,
         .node_take_service = take_service,
         .node_give_service = give_service,
         .cm_id_new = cm_id_new,

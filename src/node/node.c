@@ -43,6 +43,7 @@ static struct node node = {
     .epoll_fd = -1,
     .wake_fd = -1,
     .watch_fd = -1,
+    .alarm_ns = ENGINE_NEVER,
 };
 
 /* --- lock --- */
@@ -177,6 +178,7 @@ static void abandon(struct node *n)
     n->lock = fresh;
     atomic_store(&n->lock_waiters, 0);
     atomic_store(&n->waiter, false);
+    atomic_store(&n->alarm_ns, ENGINE_NEVER);
     fork_holds_lock = false;
     thread_forget(n);
     publish_abandon(n);

@@ -127,6 +127,17 @@ void node_give_service(struct node *n, uint64_t service_id, const struct gid *lo
 typedef void (*node_change_fn)(struct node *n);
 void node_set_change_handler(node_change_fn fn);
 
+/*
+ * Who is called at a time that was asked for, and once for it: by the progress thread without the
+ * lock, so whatever the application's threads do; a little late when they poll. Set once. It must
+ * not wait for what needs the thread.
+ */
+typedef void (*node_alarm_fn)(struct node *n);
+void node_set_alarm_handler(node_alarm_fn fn);
+
+/* Asks for that at at_ns (node_now) or before: the earliest counts. The lock is not held. */
+void node_set_alarm(struct node *n, uint64_t at_ns);
+
 /* name, sentence */
 #define NODE_COUNTERS(C)                                                                           \
     C(wakeups, "times that the progress thread woke from its sleep")                               \

@@ -28,9 +28,10 @@ struct node {
     atomic_uint lock_waiters;
     _Atomic enum thread_state thread_state;
     atomic_uint pokes;
-    atomic_bool waiter;       /* a thread of the application waits for an event, and serves */
-    atomic_uint waits;        /* times that one began to */
-    atomic_bool thread_aside; /* the thread leaves the descriptors to it until poked */
+    atomic_bool waiter;        /* a thread of the application waits for an event, and serves */
+    atomic_uint waits;         /* times that one began to */
+    atomic_bool thread_aside;  /* the thread leaves the descriptors to it until poked */
+    _Atomic uint64_t alarm_ns; /* only the lock's owner sets an earlier one; ENGINE_NEVER */
     pthread_mutex_t lock;
 
     /* Under the lock from here on. Set at start. */

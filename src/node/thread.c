@@ -88,6 +88,7 @@ struct thread {
 #define FIRED_WATCH (1u << EVENT_WATCH)
 
 static _Atomic(node_change_fn) change_handler;
+static _Atomic(node_alarm_fn) alarm_handler;
 
 void node_set_change_handler(node_change_fn fn)
 {
@@ -104,6 +105,40 @@ static void look_for_changes(struct thread *t)
     t->changes++;
     if (fn != NULL)
         fn(t->node);
+}
+
+void node_set_alarm_handler(node_alarm_fn fn)
+{
+    atomic_store(&alarm_handler, fn);
+}
+
+void node_set_alarm(struct node *n, uint64_t at_ns)
+{
+    node_lock(n);
+    if (at_ns < atomic_load(&n->alarm_ns))
+        atomic_store(&n->alarm_ns, at_ns);
+    if (atomic_load(&n->thread_state) == THREAD_WAITING && at_ns < n->sleeps_until) {
+        n->sleeps_until = 0;
+        thread_poke(n);
+    }
+    node_unlock(n);
+}
+
+/*
+ * The lock is not held. Whoever set an alarm before it is taken back here is served by the call
+ * that follows.
+ */
+static void sound_alarm(struct node *n)
+{
+    const uint64_t at_ns = atomic_load(&n->alarm_ns);
+    node_alarm_fn fn;
+
+    if (at_ns == ENGINE_NEVER || node_now() < at_ns)
+        return;
+    atomic_store(&n->alarm_ns, ENGINE_NEVER);
+    fn = atomic_load(&alarm_handler);
+    if (fn != NULL)
+        fn(n);
 }
 
 /*
@@ -227,6 +262,7 @@ static bool stand_back(struct thread *t)
         else
             nap(t->node, STAND_BACK_SHORT_NS);
         look_for_changes(t);
+        sound_alarm(t->node);
         looks++;
     }
     atomic_store(&t->node->thread_state, THREAD_SERVING);
@@ -312,6 +348,15 @@ static bool spins(struct thread *t)
     return false;
 }
 
+/* When the thread must be awake again; the lock is held. */
+static uint64_t next_deadline(struct node *n)
+{
+    const uint64_t deadline = progress_deadline(n);
+    const uint64_t alarm = atomic_load(&n->alarm_ns);
+
+    return alarm < deadline ? alarm : deadline;
+}
+
 /*
  * One turn under the lock. *deadline is when to wake, 0 when there is more to
  * do at once. Returns false when the thread is to end.
@@ -329,7 +374,7 @@ static bool serve(struct thread *t, uint64_t *deadline)
         add_counters(t);
         note_sleep(t);
         if (!t->moved && !spins(t))
-            *deadline = progress_deadline(n);
+            *deadline = next_deadline(n);
         if (n->activity != t->seen_activity && *deadline > n->now + ACTIVE_SLEEP_NS)
             *deadline = n->now + ACTIVE_SLEEP_NS;
         t->seen_activity = n->activity;
@@ -375,6 +420,7 @@ static void *thread_main(void *context)
         }
         if (stand_back(&t))
             promised = false;
+        sound_alarm(t.node);
     }
     return NULL;
 }

@@ -7,6 +7,7 @@
 
 #include "rdmacm/channel.h"
 #include "rdmacm/device.h"
+#include "rdmacm/keepalive.h"
 #include "rdmacm/neighbour.h"
 #include "rdmacm/socket.h"
 
@@ -24,13 +25,15 @@ static void in_child(void)
     devices_forget();
     neighbours_forget();
     sockets_in_child();
+    keepalive_in_child();
 }
 
 static void prepare(void)
 {
-    inside = uroce_inside_3();
+    inside = uroce_inside_4();
     pthread_atfork(NULL, NULL, in_child);
     inside->node_set_cm_handler(channel_take_event);
+    inside->node_set_alarm_handler(keepalive_look);
 }
 
 struct node *process_node(void)

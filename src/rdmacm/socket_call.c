@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "rdmacm/keepalive.h"
 #include "rdmacm/process.h"
 #include "rdmacm/socket.h"
 #include "verbs/export.h"
@@ -69,6 +70,7 @@ static void leave_one(struct rsock *s)
 static void at_exit(void)
 {
     leave_deadline = socket_now() + LEAVE_NS;
+    keepalive_end();
     socket_for_each(leave_one);
 }
 

@@ -25,6 +25,10 @@
  * for a peer of another host asks it now and then. For one at our own address the connection
  * manager of whoever lives there refuses reminders, ourselves if nobody else; to ask it would only
  * end connections with a process that is stopped for a while.
+ *
+ * This is nobody's option, and happens while a thread waits. What the application asks for with
+ * SO_KEEPALIVE (keepalive.c) is the same question to any peer, whether a thread waits or not. Both
+ * count from when the peer was last heard, so the answer to one puts off the other.
  */
 #define PROBE_NS UINT64_C(2000000000)
 #define SEND_LOW 2048u /* room in the send buffer below which it is not worth while */
@@ -192,8 +196,6 @@ static unsigned take_completions(struct stream *t)
         }
         found += count > 0 ? (unsigned)count : 0;
     } while (count == COMPLETIONS_AT_ONCE);
-    if (found > 0)
-        t->probe_ns = socket_now() + PROBE_NS;
     if (can_talk(t) && stream_post_receives(t, receives) != 0)
         stream_fail(t, -ECONNRESET);
     return found;
@@ -209,6 +211,7 @@ unsigned stream_progress(struct stream *t)
         found += stream_take_events(t);
     if (found == 0)
         return 0;
+    t->heard_ns = socket_now();
     if (t->peer_gone && t->state == STREAM_CONNECTED) {
         /* What it sent before is here; perhaps it came after the look at completions. */
         take_completions(t);
@@ -318,21 +321,32 @@ static bool is_probed(const struct stream *t)
            endpoint_read(rdma_get_peer_addr(t->id), &peer) && !gid_equal(&own.gid, &peer.gid);
 }
 
-/* A write of nothing: the peer sees none of it, but its adapter answers, or nobody does. */
-void stream_probe(struct stream *t)
+/*
+ * A write of nothing, as the distribution's library sends it: it takes no receive request, so the
+ * peer sees none of it, but its adapter answers, or nobody does.
+ */
+void stream_ask(struct stream *t)
 {
     struct ibv_send_wr wr = {.wr_id = WR_CONTROL, .opcode = IBV_WR_RDMA_WRITE};
 
-    if (!is_probed(t) || t->control_slots == 0 || socket_now() < t->probe_ns)
+    if (!stream_all_answered(t))
         return;
-    t->probe_ns = socket_now() + PROBE_NS;
     t->control_slots--;
     post(t, &wr);
 }
 
+void stream_probe(struct stream *t)
+{
+    if (is_probed(t) && socket_now() >= t->heard_ns + PROBE_NS)
+        stream_ask(t);
+}
+
+/* While something is unanswered, its completion ends the sleep. */
 int stream_wait(struct stream *t)
 {
-    return socket_wait(&t->socket, is_probed(t) ? t->probe_ns : SOCKET_NEVER);
+    const bool probes = is_probed(t) && stream_all_answered(t);
+
+    return socket_wait(&t->socket, probes ? t->heard_ns + PROBE_NS : SOCKET_NEVER);
 }
 
 /* --- what the peer may send --- */

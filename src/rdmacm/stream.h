@@ -40,7 +40,7 @@ struct stream_options {
     bool no_delay;
     bool one_family;
     struct linger linger;
-    int keepalive_s; /* 0: not said */
+    int keepalive_s;
     int tos;
 };
 
@@ -61,7 +61,7 @@ struct stream {
     bool read_shut;                     /* by us */
     bool write_shut;                    /* by us */
     bool peer_gone;                     /* it said so, or its connection manager */
-    uint64_t probe_ns;                  /* when it is time to ask whether the peer is there */
+    uint64_t heard_ns;                  /* when last something came, an answer not least */
     struct stream_sizes sizes;
     struct stream_options options;
     void *route; /* RDMA_ROUTE; owned, or NULL */
@@ -72,6 +72,10 @@ struct stream {
     uint32_t accepted_count;
     uint32_t backlog;
     struct list link; /* in accepted of another */
+
+    /* keepalive.c */
+    struct list kept;  /* under a lock of its own */
+    uint64_t asked_ns; /* when last */
 
     /* sending: memory in the order of the requests, which complete in that order */
     uint8_t *send_buffer;
@@ -128,7 +132,16 @@ bool stream_can_send(const struct stream *t);
 /* Will nothing that is sent arrive? 0, or the negative errno of a send. */
 int stream_send_error(const struct stream *t);
 
-/* When it is time: sends what nobody notices, so that a peer that is gone is found out. */
+/* Has the peer's transport answered all that was posted? If not, ours is asking already. */
+static inline bool stream_all_answered(const struct stream *t)
+{
+    return t->data_slots + t->control_slots == t->sizes.send_queue;
+}
+
+/* Sends what nobody notices, so that a peer that is gone is found out. */
+void stream_ask(struct stream *t);
+
+/* The same for a thread that goes to sleep, when it is time. */
 void stream_probe(struct stream *t);
 
 /* Sleeps until something may have happened. 0, or -EINTR. */

@@ -304,16 +304,11 @@ int stream_shutdown(struct rsock *s, int how)
     return result;
 }
 
-static bool all_sent(const struct stream *t)
-{
-    return t->data_slots + t->control_slots == t->sizes.send_queue;
-}
-
 /* What was sent is taken by the peer, or it cannot be any more. */
 static void linger(struct stream *t, uint64_t deadline)
 {
-    while (t->id->qp != NULL && t->state != STREAM_FAILED && !t->peer_gone && !all_sent(t) &&
-           socket_now() < deadline)
+    while (t->id->qp != NULL && t->state != STREAM_FAILED && !t->peer_gone &&
+           !stream_all_answered(t) && socket_now() < deadline)
         if (stream_progress(t) == 0)
             socket_wait(&t->socket, deadline);
 }

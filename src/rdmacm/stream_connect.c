@@ -9,6 +9,7 @@
 #include "link/own_descriptor.h"
 #include "rdmacm/address.h"
 #include "rdmacm/channel.h"
+#include "rdmacm/keepalive.h"
 #include "rdmacm/process.h"
 #include "rdmacm/stream.h"
 #include "verbs/event_fd.h"
@@ -16,6 +17,7 @@
 #define RESOLVE_MS 2000
 #define RETRIES 7u /* of RNR: for ever */
 #define BACKLOG_MAX 128
+#define KEEPALIVE_S 7200 /* TCP_KEEPIDLE, if it is not said */
 
 static const struct socket_ops stream_ops;
 
@@ -37,6 +39,8 @@ static struct stream *new_stream(int family)
     pthread_mutex_init(&t->receiving, NULL);
     list_init(&t->accepted);
     list_init(&t->link);
+    list_init(&t->kept);
+    t->options.keepalive_s = KEEPALIVE_S;
     stream_init_maps(t);
     t->sizes = (struct stream_sizes){
         .receive = d->receive_size,
@@ -56,6 +60,7 @@ static void stream_free(struct rsock *s)
     struct stream *t = stream_of(s);
 
     if (s->generation == process_generation) {
+        keepalive_forget(t);
         if (t->id != NULL && t->id->qp != NULL)
             rdma_disconnect(t->id);
         stream_release(t);
@@ -363,11 +368,13 @@ static int stream_accept(struct rsock *s, struct rsock **out)
     if (accepted == NULL)
         return result;
     result = socket_renumber(&accepted->socket);
-    if (result == 0)
-        *out = &accepted->socket;
-    else
+    if (result != 0) {
         stream_free(&accepted->socket);
-    return result;
+        return result;
+    }
+    keepalive_update(accepted);
+    *out = &accepted->socket;
+    return 0;
 }
 
 /* --- events --- */

@@ -10,10 +10,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "rdmacm/keepalive.h"
 #include "rdmacm/stream.h"
 
 #define QUEUE_MAX 0xfffeu
-#define KEEPALIVE_S 7200
 #define SELECTOR_EXACTLY (2u << 6)
 #define ROUTE_LEN_MAX 4096u
 
@@ -60,6 +60,7 @@ static int set_socket(struct stream *t, int name, const void *value, socklen_t l
         return 0;
     case SO_KEEPALIVE:
         t->options.keepalive = number != 0;
+        keepalive_update(t);
         return 0;
     case SO_OOBINLINE:
         t->options.out_of_band_inline = number != 0;
@@ -79,8 +80,9 @@ static int set_tcp(struct stream *t, int name, int number)
         if (number <= 0)
             return -EINVAL;
         t->options.keepalive_s = number;
+        keepalive_update(t);
         return 0;
-    case TCP_KEEPCNT:
+    case TCP_KEEPCNT: /* the transport repeats by its own count and time */
     case TCP_KEEPINTVL:
     case TCP_MAXSEG:
     case TCP_CONGESTION:
@@ -260,8 +262,7 @@ static int get_tcp(const struct stream *t, int name, void *value, socklen_t *len
     case TCP_NODELAY:
         return show_number(value, len, t->options.no_delay);
     case TCP_KEEPIDLE:
-        return show_number(value, len,
-                           t->options.keepalive_s > 0 ? t->options.keepalive_s : KEEPALIVE_S);
+        return show_number(value, len, t->options.keepalive_s);
     case TCP_KEEPCNT:
     case TCP_KEEPINTVL:
         return show_number(value, len, 1);

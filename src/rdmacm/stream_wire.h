@@ -39,7 +39,7 @@ enum stream_message {
 
 enum stream_control {
     STREAM_DISCONNECT = 0,
-    STREAM_KEEPALIVE = 1,
+    STREAM_KEEPALIVE = 1, /* has a number, and goes without: a write of nothing, no immediate */
     STREAM_SHUTDOWN = 2,
 };
 

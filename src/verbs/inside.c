@@ -3,7 +3,7 @@
 
 #include "verbs/export.h"
 
-EXPORT const struct inside *uroce_inside_3(void)
+EXPORT const struct inside *uroce_inside_4(void)
 {
     static const struct inside inside = {
 #define INSIDE_VALUE(name) .name = (name),

@@ -24,6 +24,8 @@
     C(node_wait_end)                                                                               \
     C(node_cm)                                                                                     \
     C(node_set_cm_handler)                                                                         \
+    C(node_set_alarm_handler)                                                                      \
+    C(node_set_alarm)                                                                              \
     C(node_take_service)                                                                           \
     C(node_give_service)                                                                           \
     C(cm_id_new)                                                                                   \
@@ -49,6 +51,6 @@ struct inside {
 };
 
 /* Never NULL; static storage. */
-const struct inside *uroce_inside_3(void);
+const struct inside *uroce_inside_4(void);
 
 #endif

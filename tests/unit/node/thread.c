@@ -6,6 +6,9 @@
 #include <stdint.h>
 #include <cmocka.h>
 
+#include <poll.h>
+#include <stdatomic.h>
+#include <sys/eventfd.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -123,6 +126,102 @@ static void a_time_out_expires_while_everybody_sleeps(void **state)
     pair_run(send_to_nobody, destroy);
 }
 
+#define SOON_NS UINT64_C(20000000)
+#define PATIENCE_MS 30000
+#define HOUR_NS UINT64_C(3600000000000)
+
+static int alarm_fd;
+static atomic_uint alarms;
+
+static void note_alarm(struct node *n)
+{
+    const uint64_t one = 1;
+
+    must(n != NULL);
+    atomic_fetch_add(&alarms, 1);
+    must(write(alarm_fd, &one, sizeof(one)) == sizeof(one));
+}
+
+/* With a later one behind it, which puts nothing off. Returns when it is due. */
+static uint64_t set_alarm(struct node *n)
+{
+    const uint64_t at_ns = node_now() + SOON_NS;
+
+    node_set_alarm(n, at_ns);
+    node_set_alarm(n, at_ns + HOUR_NS);
+    return at_ns;
+}
+
+static void expect_alarm(unsigned number, uint64_t at_ns)
+{
+    uint64_t count;
+
+    must(node_now() >= at_ns);
+    must(atomic_load(&alarms) == number);
+    must(read(alarm_fd, &count, sizeof(count)) == sizeof(count) && count == 1);
+}
+
+static void sleep_until_alarm(struct side *s)
+{
+    struct pollfd p = {.fd = alarm_fd, .events = POLLIN};
+    const uint64_t at_ns = set_alarm(s->node);
+
+    must(poll(&p, 1, PATIENCE_MS) == 1);
+    expect_alarm(1, at_ns);
+}
+
+static void serve_until_alarm(struct side *s)
+{
+    const uint64_t limit = node_now() + PATIENCE_MS * UINT64_C(1000000);
+    uint64_t at_ns;
+
+    must(node_wait_begin(s->node));
+    at_ns = set_alarm(s->node);
+    while (node_wait(s->node, alarm_fd, limit) != 1) {
+        must(node_now() < limit);
+        node_lock(s->node);
+        node_progress(s->node);
+        node_unlock(s->node);
+    }
+    node_wait_end(s->node);
+    expect_alarm(2, at_ns);
+}
+
+static void poll_until_alarm(struct side *s)
+{
+    const uint64_t limit = node_now() + PATIENCE_MS * UINT64_C(1000000);
+    const uint64_t at_ns = set_alarm(s->node);
+    struct completion c;
+
+    while (atomic_load(&alarms) < 3) {
+        must(node_now() < limit);
+        node_enter(s->node);
+        must(cq_poll(s->cq, 1, &c) == 0);
+        node_progress(s->node);
+        node_leave(s->node);
+    }
+    expect_alarm(3, at_ns);
+}
+
+static void set_alarms(struct side *s)
+{
+    alarm_fd = eventfd(0, EFD_CLOEXEC);
+    must(alarm_fd >= 0);
+    node_set_alarm_handler(note_alarm);
+    write_something(s);
+    usleep(100000); /* the thread sleeps without a limit */
+    sleep_until_alarm(s);
+    serve_until_alarm(s);
+    poll_until_alarm(s);
+    side_meet(s);
+}
+
+static void an_alarm_comes_once_to_who_sleeps_serves_or_polls(void **state)
+{
+    (void)state;
+    pair_run(set_alarms, wait_for_the_end);
+}
+
 static uint64_t cpu_time(void)
 {
     struct timespec t;
@@ -166,6 +265,7 @@ int main(void)
         cmocka_unit_test(a_node_with_connections_and_no_traffic_never_wakes),
         cmocka_unit_test(a_polling_program_is_left_alone),
         cmocka_unit_test(a_time_out_expires_while_everybody_sleeps),
+        cmocka_unit_test(an_alarm_comes_once_to_who_sleeps_serves_or_polls),
         cmocka_unit_test(a_program_that_closes_all_its_descriptors_goes_on),
     };
 
