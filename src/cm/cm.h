@@ -21,6 +21,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "base/bytes.h"
 #include "wire/cm.h"
 #include "wire/datagram.h"
 
@@ -86,7 +87,20 @@ uint32_t cm_id_comm_id(const struct cm_id *id);
 uint32_t cm_id_remote_qpn(const struct cm_id *id);
 
 /*
- * Answers for a service ID, at one local address or (NULL) at all. backlog: how
+ * An address as who listens there names it. A link-local one is another on each interface, whose
+ * index (scope_id) stands in four of the bytes that are 0 in such addresses (RFC 4291 2.5.6).
+ */
+static inline struct gid cm_listen_address(const struct gid *address, uint32_t scope_id)
+{
+    struct gid g = *address;
+
+    if (gid_is_link_local(address))
+        store_be32(g.bytes + 4, scope_id);
+    return g;
+}
+
+/*
+ * Answers for a service ID, at one local address (cm_listen_address) or (NULL) at all. backlog: how
  * many requests may wait for cm_accept or cm_reject; more are ignored until
  * then, and repeat. A request goes to who listens most closely (gid_listen_rank).
  * -EADDRINUSE: somebody does already.

@@ -123,6 +123,13 @@ static void take_patience(struct cm_id *id, const struct cm_message *req)
     id->retries = req->max_cm_retries;
 }
 
+static struct cm_id *listener_of(struct cm *cm, uint64_t service_id, const struct datagram *d)
+{
+    const struct gid local = cm_listen_address(&d->dst, d->scope_id);
+
+    return cm_find_listener(cm, service_id, &local);
+}
+
 static void receive_req(struct cm *cm, const struct datagram *d, const struct cm_message *m,
                         uint64_t now)
 {
@@ -135,7 +142,7 @@ static void receive_req(struct cm *cm, const struct datagram *d, const struct cm
         repeat_answer(id);
         return;
     }
-    listener = cm_find_listener(cm, m->service_id, &d->dst);
+    listener = listener_of(cm, m->service_id, d);
     if (listener == NULL) {
         cm->counters.no_listener++;
         refuse(cm, d, m, CM_REFUSED_REQ, CM_REASON_INVALID_SERVICE_ID);
@@ -176,7 +183,7 @@ static void receive_sidr_req(struct cm *cm, const struct datagram *d, const stru
         repeat_answer(id);
         return;
     }
-    listener = cm_find_listener(cm, m->service_id, &d->dst);
+    listener = listener_of(cm, m->service_id, d);
     if (listener == NULL) {
         const struct cm_message no = {
             .kind = CM_SIDR_REP,

@@ -17,7 +17,7 @@
 
 #include "link/limits.h"
 
-#define SHARED_VERSION 6u /* of everything that processes of a group exchange */
+#define SHARED_VERSION 7u /* of everything that processes of a group exchange */
 
 /* Room in a receiver's socket, in bytes of kernel memory: budget - (charged - consumed). */
 struct shared_slot {
@@ -38,7 +38,7 @@ struct shared_slot {
 struct shared_service {
     _Atomic uint64_t owner; /* slot, and name of the inbox of the process that has it; 0: free */
     _Atomic uint64_t service_id; /* 0: not published */
-    _Atomic uint64_t local[2];   /* the bytes of a struct gid */
+    _Atomic uint64_t local[2];   /* the bytes of a struct gid (cm_listen_address) */
 };
 
 struct shared {

@@ -61,8 +61,11 @@ bool connections_pass(struct node *n, const struct datagram *d)
 
     if (!is_for_qp1(d))
         return false;
-    if (!cm_slot_of(d, &slot, &service_id) && service_id != 0)
-        slot = link_listener(n->link, service_id, &d->dst);
+    if (!cm_slot_of(d, &slot, &service_id) && service_id != 0) {
+        const struct gid local = cm_listen_address(&d->dst, d->scope_id);
+
+        slot = link_listener(n->link, service_id, &local);
+    }
     return slot != 0 && slot != n->slot && link_pass(n->link, slot, d);
 }
 

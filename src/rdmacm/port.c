@@ -55,7 +55,7 @@ static int take(struct id_handle *h, const struct endpoint *at)
         return 0;
     process_lock();
     h->service_id = service_of(h, at->port);
-    h->service_local = at->gid;
+    h->service_local = cm_listen_address(&at->gid, at->scope_id);
     result = take_service(h);
     h->service_taken = result == 0;
     process_unlock();

@@ -155,6 +155,74 @@ static void a_link_local_address_is_met_on_its_link(void **state)
     assert_int_equal(rdma_destroy_id(listener), 0);
 }
 
+static struct rdma_cm_id *listen_on_link(struct bench *b, const char *link)
+{
+    struct sockaddr_in6 here = {.sin6_family = AF_INET6, .sin6_port = htons(PORT)};
+    struct rdma_cm_id *listener;
+
+    inet_pton(AF_INET6, "fe80::1", &here.sin6_addr);
+    here.sin6_scope_id = if_nametoindex(link);
+    assert_int_equal(rdma_create_id(b->channel, &listener, NULL, RDMA_PS_TCP), 0);
+    assert_int_equal(rdma_bind_addr(listener, (struct sockaddr *)&here), 0);
+    assert_int_equal(rdma_listen(listener, 1), 0);
+    return listener;
+}
+
+/* The client asks at fe80::1 of a link; the listener that is met, or NULL for none. */
+static struct rdma_cm_id *listener_met(struct bench *b, const char *link)
+{
+    struct sockaddr_in6 there = {.sin6_family = AF_INET6, .sin6_port = htons(PORT)};
+    struct rdma_cm_id *id, *met = NULL;
+    struct rdma_cm_event *event;
+
+    inet_pton(AF_INET6, "fe80::1", &there.sin6_addr);
+    there.sin6_scope_id = if_nametoindex(link);
+    assert_int_equal(rdma_create_id(b->channel, &id, NULL, RDMA_PS_TCP), 0);
+    assert_int_equal(rdma_resolve_addr(id, NULL, (struct sockaddr *)&there, WAIT_MS), 0);
+    expect_and_ack(b->channel, RDMA_CM_EVENT_ADDR_RESOLVED, 0);
+    assert_int_equal(rdma_resolve_route(id, WAIT_MS), 0);
+    expect_and_ack(b->channel, RDMA_CM_EVENT_ROUTE_RESOLVED, 0);
+    make_qp(id);
+    assert_int_equal(rdma_connect(id, NULL), 0);
+    assert_true(readable(b->channel->fd, WAIT_MS));
+    assert_int_equal(rdma_get_cm_event(b->channel, &event), 0);
+    if (event->event == RDMA_CM_EVENT_CONNECT_REQUEST) {
+        struct rdma_cm_id *asked = event->id;
+
+        met = event->listen_id;
+        rdma_ack_cm_event(event);
+        assert_int_equal(rdma_reject(asked, NULL, 0), 0);
+        assert_int_equal(rdma_destroy_id(asked), 0);
+        expect_and_ack(b->channel, RDMA_CM_EVENT_REJECTED, 28);
+    } else {
+        assert_int_equal(event->event, RDMA_CM_EVENT_REJECTED);
+        assert_int_equal(event->status, 8); /* nobody listens */
+        rdma_ack_cm_event(event);
+    }
+    rdma_destroy_qp(id);
+    assert_int_equal(rdma_destroy_id(id), 0);
+    return met;
+}
+
+/* Both links have the address, and each its own listener on the same port. */
+static void a_listener_at_a_link_local_address_is_of_its_link_only(void **state)
+{
+    struct bench *b = *state;
+    struct rdma_cm_id *near, *far;
+
+    if (b->no_link)
+        skip();
+    near = listen_on_link(b, "near");
+    assert_ptr_equal(listener_met(b, "near"), near);
+    assert_null(listener_met(b, "far"));
+    far = listen_on_link(b, "far");
+    assert_ptr_equal(listener_met(b, "near"), near);
+    assert_ptr_equal(listener_met(b, "far"), far);
+    assert_int_equal(rdma_destroy_id(near), 0);
+    assert_null(listener_met(b, "near"));
+    assert_int_equal(rdma_destroy_id(far), 0);
+}
+
 /* Linux asks nobody where a broadcast goes, so that the address is known at once. */
 static void a_broadcast_address_is_resolved_where_there_is_a_route(void **state)
 {
@@ -200,6 +268,7 @@ int main(void)
         CASE(an_address_that_is_found_meanwhile_is_resolved),
         CASE(a_neighbour_that_is_known_is_resolved_at_once),
         CASE(a_link_local_address_is_met_on_its_link),
+        CASE(a_listener_at_a_link_local_address_is_of_its_link_only),
         CASE(a_broadcast_address_is_resolved_where_there_is_a_route),
         CASE(an_id_that_waits_may_be_destroyed),
         CASE(without_a_channel_the_call_itself_waits),
@@ -210,6 +279,7 @@ int main(void)
                "ip address add 192.0.2.1/24 dev near &&"
                "ip address add 2001:db8::1/64 dev near nodad &&"
                "ip address add fe80::1/64 dev near nodad &&"
+               "ip address add fe80::1/64 dev far nodad &&"
                "ip link set near up && ip link set far up &&"
                "ip route add 198.51.100.0/24 via 192.0.2.254") != 0)
         print_message("no veth device\n");
