@@ -89,6 +89,9 @@ void node_idle_hint(struct node *n, uint32_t empty_polls);
  */
 uint32_t node_port_tag(struct node *n, const char *device, const char *netdev);
 
+/* How often the port of that number has gone down, for who watches; the lock is held. */
+void node_port_downed(struct node *n, uint32_t port_tag, uint64_t count);
+
 /*
  * Attaches a queue pair to a multicast group, and detaches it, as multicast_attach and
  * multicast_detach; also -ENODEV when the interface is gone. The lock is held.

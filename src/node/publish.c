@@ -316,6 +316,17 @@ static void end_writing(struct stat_head *h)
     atomic_store_explicit(&h->sequence, s + 1, memory_order_release);
 }
 
+void node_port_downed(struct node *n, uint32_t port_tag, uint64_t count)
+{
+    struct publisher *p = n->publisher;
+
+    if (p == NULL || port_tag >= p->head->port_count)
+        return;
+    begin_writing(p->head);
+    p->head->ports[port_tag].downed = count;
+    end_writing(p->head);
+}
+
 /* What counts as it went with a queue pair goes on to count for its port. */
 void publish_qp_gone(struct node *n, struct qp *qp)
 {

@@ -39,6 +39,7 @@ struct stat_port {
     char device[DEVICE_NAME_MAX];
     char netdev[IF_NAMESIZE];
     struct qp_counters gone; /* of queue pairs that were destroyed */
+    uint64_t downed;         /* how often the process saw it go down */
 };
 
 struct stat_qp {
@@ -124,6 +125,8 @@ int stat_folder_open(uid_t user);
 struct stat_totals {
     struct engine_counters engine;
     struct link_counters link;
+    uint64_t
+        downed; /* told to each process that uses the port: not added up, the most that one saw */
 };
 void stat_totals(const struct stat_snapshot *s, uint32_t port, struct stat_totals *out);
 void stat_totals_add(struct stat_totals *to, const struct stat_totals *more);

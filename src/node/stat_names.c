@@ -53,7 +53,7 @@ static const struct row rows[] = {
     {PORT("port_rcv_switch_relay_errors"),     {0}, 0},
     {PORT("excessive_buffer_overrun_errors"),  {L(socket_overflow)}, 0},
     {PORT("local_link_integrity_errors"),      {0}, 0},
-    {PORT("link_downed"),                      {0}, 0},
+    {PORT("link_downed"),                      {AT(downed)}, 0},
     {PORT("link_error_recovery"),              {0}, 0},
     {PORT("symbol_error"),                     {0}, 0},
     {PORT("VL15_dropped"),                     {0}, 0},
@@ -137,7 +137,10 @@ static void add(void *to, const void *more, size_t len)
 
 void stat_totals_add(struct stat_totals *to, const struct stat_totals *more)
 {
+    const uint64_t downed = more->downed > to->downed ? more->downed : to->downed;
+
     add(to, more, sizeof(*to));
+    to->downed = downed;
 }
 
 void stat_totals(const struct stat_snapshot *s, uint32_t port, struct stat_totals *out)
@@ -150,6 +153,7 @@ void stat_totals(const struct stat_snapshot *s, uint32_t port, struct stat_total
         memcpy((char *)&out->engine + of_qps, (const char *)&s->head.engine + of_qps,
                sizeof(out->engine) - of_qps);
     }
+    out->downed = s->head.ports[port].downed;
     add(&out->engine, &s->head.ports[port].gone, of_qps);
     for (uint32_t i = 0; i < s->head.qp_capacity; i++)
         if (s->qps[i].used != 0 && s->qps[i].port == port)

@@ -82,6 +82,7 @@ static void update_open(struct device_handle *h, const struct device *found)
 
     h->changes.gids += (changes & DEVICE_CHANGE_GIDS) != 0;
     h->changes.port += (changes & DEVICE_CHANGE_PORT) != 0;
+    h->changes.downs += (changes & DEVICE_CHANGE_PORT) != 0 && !h->state.up;
 }
 
 /*

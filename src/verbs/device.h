@@ -20,7 +20,8 @@
 struct device_changes {
     uint32_t gids;
     uint32_t port;
-    bool up; /* the port, now */
+    uint32_t downs; /* of those of the port, where it went down */
+    bool up;        /* the port, now */
 };
 
 struct device_handle {

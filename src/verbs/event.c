@@ -56,6 +56,7 @@ void event_tell_changes(struct context_handle *c)
     const struct device_changes now = device_changes(c->device);
 
     if (now.port != c->told.port) {
+        node_port_downed(c->node, c->port_tag, now.downs);
         retract(c, &c->port, now.up ? IBV_EVENT_PORT_ERR : IBV_EVENT_PORT_ACTIVE);
         raise_async(c, &c->port, now.up ? IBV_EVENT_PORT_ACTIVE : IBV_EVENT_PORT_ERR);
     }

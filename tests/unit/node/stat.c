@@ -182,6 +182,7 @@ static void counters_have_the_names_that_people_know(void **state)
         .link = {.icrc_error = 3, .too_short = 1, .truncated = 100, .send_refused = 1000,
                  .send_unreachable = 2000, .send_too_big = 4000, .send_failed = 8000,
                  .send_would_block = 36, .socket_overflow = 37},
+        .downed = 38,
     };
     static const struct {
         const char *name;
@@ -194,7 +195,7 @@ static void counters_have_the_names_that_people_know(void **state)
         {"multicast_xmit_packets", 11}, {"multicast_rcv_packets", 12},
         {"port_xmit_discards", 15000}, {"port_xmit_wait", 36},
         {"port_rcv_errors", 106}, {"port_rcv_constraint_errors", 13},
-        {"excessive_buffer_overrun_errors", 37}, {"link_downed", 0},
+        {"excessive_buffer_overrun_errors", 37}, {"link_downed", 38},
         {"out_of_sequence", 6}, {"out_of_buffer", 14}, {"duplicate_request", 15},
         {"packet_seq_err", 16}, {"implied_nak_seq_err", 17}, {"rnr_nak_retry_err", 8},
         {"local_ack_timeout_err", 18}, {"rx_write_requests", 19}, {"rx_read_requests", 20},
@@ -216,6 +217,21 @@ static void counters_have_the_names_that_people_know(void **state)
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++)
         if (named(rows[i].name, &t) != rows[i].value)
             fail_msg("%s is not %u", rows[i].name, (unsigned)rows[i].value);
+}
+
+/* Each process that uses a port sees the same cable. */
+static void a_port_that_goes_down_is_counted_once_for_all_processes(void **state)
+{
+    struct stat_totals sum = {.downed = 2, .link.icrc_error = 5};
+    const struct stat_totals late = {.downed = 1, .link.icrc_error = 6};
+    const struct stat_totals early = {.downed = 3};
+
+    (void)state;
+    stat_totals_add(&sum, &late);
+    assert_int_equal(named("link_downed", &sum), 2);
+    assert_int_equal(named("icrc_error", &sum), 11);
+    stat_totals_add(&sum, &early);
+    assert_int_equal(named("link_downed", &sum), 3);
 }
 
 static void no_two_counters_have_one_name(void **state)
@@ -329,6 +345,7 @@ int main(void)
         TEST(file_of_a_living_process_is_read_whole),
         TEST(totals_are_those_of_the_ports_queue_pairs_living_and_gone),
         TEST(counters_have_the_names_that_people_know),
+        TEST(a_port_that_goes_down_is_counted_once_for_all_processes),
         TEST(no_two_counters_have_one_name),
         TEST(file_that_is_cut_off_anywhere_is_refused),
         TEST(file_of_another_kind_or_version_is_refused),

@@ -10,6 +10,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "node/stat_file.h"
+
 static struct ibv_context *context; /* of the interface va, whose peer is vb */
 
 static void ip(const char *arguments)
@@ -154,16 +156,41 @@ static void a_hole_is_no_source_address(void **state)
     assert_int_equal(ibv_dealloc_pd(pd), 0);
 }
 
+static void take_count(void *count, const struct stat_snapshot *s, const char *path,
+                       const char *why)
+{
+    (void)path;
+    (void)why;
+    if (s == NULL || s->head.pid != (uint32_t)getpid())
+        return;
+    for (uint32_t port = 0; port < s->head.port_count; port++)
+        if (strcmp(s->head.ports[port].device, "uroce_va") == 0)
+            *(uint64_t *)count = s->head.ports[port].downed;
+}
+
+/* link_downed, as who watches this process sees it. */
+static uint64_t downed(void)
+{
+    uint64_t count = UINT64_MAX;
+
+    stat_each(geteuid(), false, take_count, &count);
+    return count;
+}
+
 static void a_carrier_that_goes_and_comes_is_told_and_gids_stay(void **state)
 {
+    const uint64_t before = downed();
+
     (void)state;
     ip("link set vb down");
     expect_event(IBV_EVENT_PORT_ERR);
+    assert_int_equal(downed(), before + 1);
     assert_int_equal(port_state(), IBV_PORT_DOWN);
     assert_string_equal(address_at(2), "10.1.0.3");
     ip("link set vb up");
     expect_event(IBV_EVENT_PORT_ACTIVE);
     assert_int_equal(port_state(), IBV_PORT_ACTIVE);
+    assert_int_equal(downed(), before + 1);
     expect_no_event();
 }
 
