@@ -1,12 +1,14 @@
 # SPDX-License-Identifier: BSD-2-Clause
 #
 # The front door; meson and ninja do the work. Each target does the same here and on CI.
-# `make help` lists them. Variables: BUILD (folder, default build), CC, JOBS, FUZZ_SECONDS, SEEDS.
+# `make help` lists them. Variables: BUILD (folder, default build), CC, JOBS, FUZZ_SECONDS, SEEDS,
+# EVERY (of interop's cases each Nth).
 
 BUILD ?= build
 JOBS ?= $(shell nproc)
 FUZZ_SECONDS ?= 60
 SEEDS ?= 20000
+EVERY ?= 1
 PREFIX ?= /usr/local
 NINJA = ninja -C $(1) -j $(JOBS)
 
@@ -46,7 +48,7 @@ churn: build ## a minute of processes that come and are killed beside others tha
 	@tests/apps/run_churn.py --build $(BUILD)
 
 interop: build ## against the Linux kernel's soft-RoCE in a virtual machine (root)
-	@tests/interop/run_interop --build $(BUILD) || [ $$? = 77 ]
+	@tests/interop/run_interop --build $(BUILD) --every $(EVERY) || [ $$? = 77 ]
 
 format: ## lay out the sources as .clang-format says
 	@tools/install-deps lint
