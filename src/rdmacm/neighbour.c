@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * The kernel is asked for the next hop (RTM_GETROUTE) and for its neighbour entry (RTM_GETNEIGH).
- * To have it look for one that it does not know, a datagram without a byte is sent there, which
- * nobody takes for more. While somebody waits, a thread looks again; the usual case, that the entry
- * is there, needs none.
+ * To have it look for one that it does not know, a datagram without a byte is sent there. Not to
+ * RoCEv2's port: Linux 6.1's rxe, when it drops what is shorter than a BTH, gives back a queue pair
+ * that it never had (rxe_rcv in rxe_recv.c), and that is the end of the machine. While somebody
+ * waits, a thread looks again; the usual case, that the entry is there, needs none.
  */
 #include "rdmacm/neighbour.h"
 
@@ -21,7 +22,7 @@
 #include "link/kernel_socket.h"
 
 #define LOOK_AGAIN_NS 10000000
-#define ROCE_PORT 4791u
+#define DISCARD_PORT 9u /* RFC 863 */
 #define VALID (NUD_PERMANENT | NUD_NOARP | NUD_REACHABLE | NUD_PROBE | NUD_STALE | NUD_DELAY)
 
 /* --- the kernel's word --- */
@@ -154,7 +155,7 @@ static void look_for(const struct endpoint *dst, uint32_t ifindex)
 
     if (fd < 0)
         return;
-    to.port = ROCE_PORT;
+    to.port = DISCARD_PORT;
     to.scope_id = gid_is_link_local(&dst->gid) ? ifindex : 0;
     endpoint_write(&to, &address);
     sendto(fd, "", 0, 0, (const struct sockaddr *)&address, address_len(dst->family));
