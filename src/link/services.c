@@ -35,10 +35,9 @@ static bool is_alive(const struct group *g, uint64_t owner)
 
 static bool is_wildcard(const struct gid *g)
 {
-    static const struct gid any;
-    static const struct gid any_ipv4 = {{[10] = 0xff, [11] = 0xff}};
+    const struct gid any = gid_any(gid_is_ipv4(g));
 
-    return gid_equal(g, &any) || gid_equal(g, &any_ipv4);
+    return gid_equal(g, &any);
 }
 
 static struct gid entry_local(const struct shared_service *e)

@@ -64,10 +64,9 @@ void endpoint_write(const struct endpoint *e, struct sockaddr_storage *out)
 
 bool endpoint_is_any(const struct endpoint *e)
 {
-    static const struct gid any = {{0}};
-    static const struct gid any_ipv4 = {{[10] = 0xff, [11] = 0xff}};
+    const struct gid any = gid_any(e->family == AF_INET);
 
-    return gid_equal(&e->gid, e->family == AF_INET ? &any_ipv4 : &any);
+    return gid_equal(&e->gid, &any);
 }
 
 bool endpoint_is_loopback(const struct endpoint *e)

@@ -19,8 +19,6 @@
 #define DRAWS_MAX 64u
 #define BACKLOG_MAX 1024
 
-static const struct gid any_ipv4 = {{[10] = 0xff, [11] = 0xff}};
-
 static uint64_t service_of(const struct id_handle *h, uint16_t port)
 {
     return cm_service_id((uint32_t)h->rdma.ps, port);
@@ -29,13 +27,14 @@ static uint64_t service_of(const struct id_handle *h, uint16_t port)
 /* The wildcard of IPv6 is that of IPv4 too, if the ID does not say otherwise. */
 static bool is_of_both(const struct id_handle *h)
 {
-    static const struct gid any;
+    const struct gid any = gid_any(false);
 
     return gid_equal(&h->service_local, &any) && !h->one_family;
 }
 
 static int take_service(const struct id_handle *h)
 {
+    const struct gid any_ipv4 = gid_any(true);
     struct node *node = process_node();
     int result = inside->node_take_service(node, h->service_id, &h->service_local);
 
@@ -64,6 +63,8 @@ static int take(struct id_handle *h, const struct endpoint *at)
 
 void port_give_back(struct id_handle *h)
 {
+    const struct gid any_ipv4 = gid_any(true);
+
     if (h->service_taken)
         inside->node_give_service(process_node(), h->service_id, &h->service_local);
     if (h->service_taken && is_of_both(h))
@@ -209,7 +210,7 @@ static int listen_there(struct id_handle *h, int backlog)
 
 EXPORT int rdma_listen(struct rdma_cm_id *id, int backlog)
 {
-    const struct endpoint anywhere = {.family = AF_INET, .gid = any_ipv4};
+    const struct endpoint anywhere = {.family = AF_INET, .gid = gid_any(true)};
     struct id_handle *h = id_of(id);
     int result = 0;
 

@@ -89,10 +89,8 @@ static void mean_this_host(const struct id_handle *h, struct endpoint *dst)
 static int bind_source(struct id_handle *h, const struct sockaddr *address,
                        const struct endpoint *dst)
 {
-    struct endpoint src = {.family = dst->family};
+    struct endpoint src = {.family = dst->family, .gid = gid_any(dst->family == AF_INET)};
 
-    if (dst->family == AF_INET)
-        src.gid = (struct gid){{[10] = 0xff, [11] = 0xff}};
     if (address != NULL && address->sa_family != AF_UNSPEC && !endpoint_read(address, &src))
         return endpoint_unread(address);
     return h->state == ID_IDLE ? port_bind(h, &src) : 0;

@@ -35,6 +35,12 @@ static inline struct gid gid_from_ipv6(const void *address)
     return gid;
 }
 
+/* The wildcard of a family: ::ffff:0.0.0.0 or ::. */
+static inline struct gid gid_any(bool ipv4)
+{
+    return ipv4 ? (struct gid){.bytes = {[10] = 0xff, [11] = 0xff}} : (struct gid){.bytes = {0}};
+}
+
 static inline bool gid_equal(const struct gid *a, const struct gid *b)
 {
     return memcmp(a->bytes, b->bytes, sizeof(a->bytes)) == 0;
@@ -74,8 +80,8 @@ static inline bool multicast_equal(const struct multicast *a, const struct multi
  */
 static inline unsigned gid_listen_rank(const struct gid *listening, const struct gid *address)
 {
-    static const struct gid any = {{0}};
-    static const struct gid any_ipv4 = {{[10] = 0xff, [11] = 0xff}};
+    const struct gid any = gid_any(false);
+    const struct gid any_ipv4 = gid_any(true);
 
     if (gid_equal(listening, address))
         return 3;

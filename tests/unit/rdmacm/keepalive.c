@@ -8,7 +8,6 @@
 
 #include <arpa/inet.h>
 #include <errno.h>
-#include <linux/if_ether.h>
 #include <linux/if_packet.h>
 #include <net/if.h>
 #include <netinet/tcp.h>
@@ -57,19 +56,6 @@ static uint64_t now_ns(void)
 }
 
 /* --- what is on the interface --- */
-
-static void open_tap(void)
-{
-    struct sockaddr_ll lo = {
-        .sll_family = AF_PACKET,
-        .sll_protocol = htons(ETH_P_IP),
-        .sll_ifindex = (int)if_nametoindex("lo"),
-    };
-
-    tap = socket(AF_PACKET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
-    assert_true(tap >= 0);
-    assert_int_equal(bind(tap, (struct sockaddr *)&lo, sizeof(lo)), 0);
-}
 
 struct frame {
     uint8_t bytes[256]; /* from the IP header on */
@@ -384,6 +370,6 @@ int main(void)
 
     enter_namespace();
     make_far_host();
-    open_tap();
+    tap = open_tap("lo");
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -8,8 +8,6 @@
 
 #include <arpa/inet.h>
 #include <errno.h>
-#include <linux/if_ether.h>
-#include <linux/if_packet.h>
 #include <net/if.h>
 #include <stdlib.h>
 #include <sys/socket.h>
@@ -96,18 +94,6 @@ static void so_is_one_behind_a_router_that_is_not_there(void **state)
     an_address_that_nobody_has_is_an_error_in_time(*state, "198.51.100.1");
 }
 
-static int listen_at_the_other_end(void)
-{
-    const struct sockaddr_ll at = {.sll_family = AF_PACKET,
-                                   .sll_protocol = htons(ETH_P_IP),
-                                   .sll_ifindex = (int)if_nametoindex("far")};
-    int tap = socket(AF_PACKET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
-
-    assert_true(tap >= 0);
-    assert_int_equal(bind(tap, (const struct sockaddr *)&at, sizeof(at)), 0);
-    return tap;
-}
-
 /* To which port the first UDP datagram to 192.0.2.8 goes. */
 static unsigned port_of_datagram(int tap)
 {
@@ -129,7 +115,7 @@ static void an_address_that_is_found_meanwhile_is_resolved(void **state)
 
     if (b->no_link)
         skip();
-    tap = listen_at_the_other_end();
+    tap = open_tap("far");
     assert_int_equal(resolve_to(b, "192.0.2.8", WAIT_MS), 0);
     assert_false(readable(b->channel->fd, 0));
     assert_int_equal(system("ip neigh replace 192.0.2.8 lladdr 02:00:00:00:00:08 dev near"), 0);

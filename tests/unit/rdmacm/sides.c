@@ -2,7 +2,11 @@
 #include "sides.h"
 
 #include <arpa/inet.h>
+#include <linux/if_ether.h>
+#include <linux/if_packet.h>
+#include <net/if.h>
 #include <string.h>
+#include <sys/socket.h>
 
 struct sockaddr_in loopback(uint16_t port)
 {
@@ -113,4 +117,16 @@ void establish(struct sides *s)
     assert_int_equal(rdma_accept(s->server, NULL), 0);
     expect_and_ack(s->client_channel, RDMA_CM_EVENT_ESTABLISHED, 0);
     expect_and_ack(s->server_channel, RDMA_CM_EVENT_ESTABLISHED, 0);
+}
+
+int open_tap(const char *interface)
+{
+    const struct sockaddr_ll at = {.sll_family = AF_PACKET,
+                                   .sll_protocol = htons(ETH_P_IP),
+                                   .sll_ifindex = (int)if_nametoindex(interface)};
+    int tap = socket(AF_PACKET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+
+    assert_true(tap >= 0);
+    assert_int_equal(bind(tap, (const struct sockaddr *)&at, sizeof(at)), 0);
+    return tap;
 }

@@ -40,6 +40,10 @@ void expect_and_ack(struct rdma_event_channel *channel, enum rdma_cm_event_type 
 /* The client asks, with this private data; the server's ID comes of it. */
 void ask(struct sides *s, const char *data);
 
+/* Shows the IPv4 packets of an interface, from the IP header on, from now on. The caller closes it.
+ */
+int open_tap(const char *interface);
+
 /* Both to ESTABLISHED, with queue pairs on both sides. */
 void establish(struct sides *s);
 
